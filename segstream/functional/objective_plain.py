@@ -1,0 +1,244 @@
+"""The objective's plain reference: PyTorch, any device, blocks of rows, the gradient by hand.
+
+It reads as METHODS would write it down and serves wherever the quad form (`objective_quad`) cannot: on other devices,
+in float64, without Numba. Nothing of the full size of an image is ever held for all classes: a block of rows is
+upsampled, used and given back to the low-resolution gradient by the transposed interpolation.
+
+    B images   K slots   h w low resolution   H W full size   hr R rows of either in one block   N = R * W pixels
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from segstream.classes import BACKGROUND, UNLABELED
+
+__all__ = ["Problem", "Sums", "accumulate", "places"]
+
+BLOCK_BYTES = {"cpu": 4 << 20}  # what a core's cache holds; elsewhere launching kernels is what costs
+DEVICE_BLOCK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What both forms of the objective are given.
+
+    logits     [B, K, h, w] float32 or float64, outside any autograd graph
+    masks      [B, H, W] int16: a slot, UNLABELED or VOID
+    allowed    [B, 2, K] bool: the classes that are possible for unlabelled (0) and annotated-background pixels (1)
+    threshold  what the probability of a pseudo label must exceed
+    """
+
+    logits: Tensor
+    masks: Tensor
+    allowed: Tensor
+    threshold: float
+
+    @cached_property
+    def latent(self) -> Tensor:
+        """[B, 2] int64, on the CPU: how many unlabelled and annotated-background pixels each image has, sole or not."""
+        return torch.stack([(self.masks == value).sum((1, 2)) for value in (UNLABELED, BACKGROUND)], 1).cpu()
+
+    @cached_property
+    def possible(self) -> list[list[Tensor]]:
+        """[B][2] the possible classes, ascending."""
+        return [[row.nonzero().flatten() for row in image] for image in self.allowed]
+
+    @cached_property
+    def sole(self) -> list[list[bool]]:
+        """[B][2] whether slot 0 alone is possible, which makes it the label."""
+        found: list[list[bool]] = (self.allowed.sum(-1) == 1).tolist()
+        return found
+
+    @cached_property
+    def every(self) -> list[list[bool]]:
+        """[B][2] whether every class is possible, so that the latent term is 0."""
+        found: list[list[bool]] = self.allowed.all(-1).tolist()
+        return found
+
+
+@dataclass(eq=False)
+class Sums:
+    """What one pass over all pixels adds up; every tensor lies on the CPU.
+
+    label_loss, latent_loss  sums of -log p(y) and of -log sum_{z not in X} p(z), without weights
+    kept, candidates         [K] int64: latent pixels whose best possible class is this one: those kept, all
+    confidence_sum           [K] float64: sum of p(c) over the pixels whose given label is c
+    confidence_count         [K] int64: how many these are
+    """
+
+    label_loss: float
+    latent_loss: float
+    kept: Tensor
+    candidates: Tensor
+    confidence_sum: Tensor
+    confidence_count: Tensor
+
+
+def places(low: int, full: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """For each of `full` pixels of an axis its gap among `low` points and its place in it (align_corners=False).
+
+    Gap g lies between the points g - 1 and g. In gap 0 (before the first point) the place is 1, in gap `low` (behind
+    the last one) it is 0: there the nearest point alone counts. The arithmetic is in whole numbers, hence exact.
+
+    >>> gap, place = places(2, 4)
+    >>> gap.tolist(), place.tolist()
+    ([0, 1, 1, 2], [1.0, 0.25, 0.75, 0.0])
+    """
+    numerator = (2 * np.arange(full, dtype=np.int64) + 1) * low - full
+    gap = numerator // (2 * full) + 1
+    place = (numerator % (2 * full)) / (2.0 * full)
+    place[gap == 0] = 1.0
+    place[gap == low] = 0.0
+    return gap, place
+
+
+@dataclass(frozen=True, eq=False)
+class _Axis:
+    """Bilinear interpolation along one axis: value = (1 - place) * points[lower] + place * points[upper]."""
+
+    lower: Tensor
+    upper: Tensor
+    place: Tensor
+
+    @classmethod
+    def of(cls, low: int, full: int, like: Tensor) -> _Axis:
+        gap, place = places(low, full)
+        lower, upper = torch.from_numpy(gap - 1).clamp_min(0), torch.from_numpy(gap).clamp_max(low - 1)
+        return cls(lower.to(like.device), upper.to(like.device), torch.from_numpy(place).to(like))
+
+    def matrix(self, start: int, stop: int, first: int, last: int) -> Tensor:
+        """[last - first + 1, stop - start]: the transposed interpolation of pixels to the points first..last."""
+        points = torch.arange(first, last + 1, device=self.lower.device)[:, None]
+        place = self.place[start:stop]
+        return (self.lower[start:stop] == points) * (1 - place) + (self.upper[start:stop] == points) * place
+
+
+def accumulate(problem: Problem, *, label_weight: float, latent_weight: float, gradient: Tensor | None) -> Sums:
+    """One pass over all pixels; `gradient` ([B, K, h, w] zeros), where given, receives that of the weighted sums."""
+    logits, masks = problem.logits, problem.masks
+    (images, slots, h, w), (height, width) = logits.shape, masks.shape[1:]
+    rows, columns = _Axis.of(h, height, logits), _Axis.of(w, width, logits)
+    block = _block_rows(logits, h, height, width)
+    limits = [(start, min(start + block, height)) for start in range(0, height, block)]
+    ends = [(int(rows.lower[a]), int(rows.upper[b - 1])) for a, b in limits]
+    across = columns.matrix(0, width, 0, w - 1).T  # W w
+    totals = _Totals(slots, logits)
+    for image in range(images):
+        for (start, stop), (first, last) in zip(limits, ends, strict=True):
+            low = logits[image, :, first : last + 1]  # K hr w
+            low = torch.lerp(low[:, :, columns.lower], low[:, :, columns.upper], columns.place)  # K hr W
+            lower, upper = rows.lower[start:stop] - first, rows.upper[start:stop] - first
+            full = torch.lerp(low[:, lower], low[:, upper], rows.place[start:stop, None])  # K R W
+            pixels = masks[image, start:stop].reshape(-1).to(torch.int64)  # N
+            slope = _block(
+                problem,
+                image,
+                full.reshape(slots, -1),
+                pixels,
+                totals,
+                label_weight,
+                latent_weight,
+                gradient is not None,
+            )
+            if gradient is not None:
+                slope = rows.matrix(start, stop, first, last) @ slope.reshape(slots, stop - start, width)  # K hr W
+                gradient[image, :, first : last + 1] += slope @ across
+    return totals.sums()
+
+
+def _block_rows(logits: Tensor, h: int, height: int, width: int) -> int:
+    """Rows of one block: as many as fit into the bytes meant for it, both before and after interpolation."""
+    budget = BLOCK_BYTES.get(logits.device.type, DEVICE_BLOCK_BYTES)
+    row = logits.shape[1] * width * logits.element_size() * max(1.0, h / height)
+    return max(1, min(height, int(budget // row)))
+
+
+class _Totals:
+    """Sums over blocks, kept where the logits are so that no block waits for the device."""
+
+    def __init__(self, slots: int, like: Tensor) -> None:
+        self.slots = slots
+        # MPS has no float64.
+        self.float = torch.float32 if like.device.type == "mps" else torch.float64
+        self.loss = torch.zeros(2, dtype=self.float, device=like.device)
+        self.confidence = torch.zeros(slots, dtype=self.float, device=like.device)
+        self.counts = torch.zeros(3, slots, dtype=torch.int64, device=like.device)
+
+    def count(self, row: int, slots: Tensor, where: Tensor) -> None:
+        """Adds the slots found `where` is true to one row of counts: kept, candidates or given labels."""
+        self.counts[row] += torch.bincount(torch.where(where, slots, self.slots), minlength=self.slots + 1)[
+            : self.slots
+        ]
+
+    def sums(self) -> Sums:
+        label_loss, latent_loss = self.loss.tolist()
+        kept, candidates, given = self.counts.cpu()
+        return Sums(label_loss, latent_loss, kept, candidates, self.confidence.cpu().double(), given)
+
+
+def _block(
+    problem: Problem,
+    image: int,
+    logits: Tensor,
+    pixels: Tensor,
+    totals: _Totals,
+    label_weight: float,
+    latent_weight: float,
+    want_gradient: bool,
+) -> Tensor:
+    """Adds the pixels of one block to `totals`; gives the gradient in its logits (K N), which it overwrites."""
+    log_p = logits.sub_(logits.amax(0))
+    log_p -= log_p.exp().sum(0).log()
+    p = log_p.exp()  # K N
+    target = torch.where(pixels > 0, pixels, -1)  # N   the label, given or found in the E-step; -1: none
+    weight = torch.zeros_like(log_p[0])  # N   how much of p enters the gradient
+    slopes: list[tuple[Tensor, Tensor]] = []
+    for row in (0, 1):
+        mine = pixels == UNLABELED + row  # row 0: unlabelled, row 1: annotated background
+        if problem.sole[image][row]:
+            target.masked_fill_(mine, BACKGROUND)
+            continue
+        if not problem.latent[image, row]:
+            continue
+        possible = problem.possible[image][row]
+        log_q = log_p if problem.every[image][row] else log_p[possible]
+        best, found = log_q.max(0)  # N   ties: the lowest slot
+        slot = possible[found]
+        kept = mine & (best.exp() > problem.threshold)  # the E-step: p from the full softmax
+        totals.count(0, slot, kept)
+        totals.count(1, slot, mine)
+        target = torch.where(kept, slot, target)
+        if problem.every[image][row]:
+            continue  # every class is possible: -log 1
+        total = torch.logsumexp(log_q, 0)  # N   log sum_{z not in X} p(z)
+        totals.loss[1] -= torch.where(mine, total, 0).sum(dtype=totals.float)
+        if want_gradient and latent_weight:
+            weight += latent_weight * mine
+            slopes.append((possible, log_q.softmax(0).mul_(latent_weight * mine)))
+    labelled = target >= 0
+    target = target.clamp_min(0)[None]  # 1 N
+    totals.loss[0] -= torch.where(labelled, log_p.gather(0, target)[0], 0).sum(dtype=totals.float)
+    _confidences(p, pixels, totals)
+    if want_gradient:
+        weight += label_weight * labelled
+        p *= weight
+        for possible, slope in slopes:
+            p[possible] -= slope
+        p.scatter_add_(0, target, (-label_weight * labelled)[None].to(p.dtype))
+    return p
+
+
+def _confidences(p: Tensor, pixels: Tensor, totals: _Totals) -> None:
+    """p(c) over pixels whose given label is c: spread over a zero matrix, since adding by index has no fixed order."""
+    given = pixels >= 0
+    label = pixels.clamp_min(0)[None]  # 1 N
+    own = p.gather(0, label) * given
+    totals.confidence += torch.zeros_like(p).scatter_(0, label, own).sum(1, dtype=totals.float)
+    totals.count(2, label[0], given)
