@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -35,6 +36,8 @@ class Augment:
     crop     side of the square, or (height, width); 0: the whole picture at its own size, only flipped
     scale    the picture is scaled by a factor drawn uniformly between these two
     flip     whether half of the crops are mirrored left to right
+    variants  so many different crops of each picture, drawn once and for all by its id, half of them mirrored; 0: every
+             one is another. With few of them the features of a frozen encoder can be kept
     border   what lies outside of a picture that is smaller than the crop: "void" (mean colour in the image, VOID in
              the mask) or "reflect" (both mirrored)
 
@@ -50,6 +53,7 @@ class Augment:
     scale: tuple[float, float] = (0.5, 2.0)
     flip: bool = True
     border: str = "void"
+    variants: int = 0
 
     def __post_init__(self) -> None:
         if not isinstance(self.crop, int):
@@ -62,6 +66,8 @@ class Augment:
             raise ValueError(f"`scale` is {self.scale}; give the smallest and the largest factor, such as (0.5, 2.0).")
         if self.border not in BORDERS:
             raise ValueError(f"There is no border {self.border!r}; the borders are {' and '.join(BORDERS)}.")
+        if self.variants < 0:
+            raise ValueError(f"`variants` is {self.variants}; it counts crops of a picture, and 0 means no limit.")
 
     @property
     def size(self) -> tuple[int, int] | None:
@@ -70,6 +76,10 @@ class Augment:
         return (height, width) if height else None
 
     def __call__(self, sample: Sample, *, generator: torch.Generator) -> Sample:
+        variant = int(torch.randint(self.variants, (), generator=generator)) if self.variants else None
+        if variant is not None:
+            name = f"{sample.id}/{variant // 2 if self.flip else variant}"
+            generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
         labelled: bool | None = None
         for _ in range(1 + REDRAWS):
             factor, down, right, side = torch.rand(4, generator=generator, dtype=torch.float64).tolist()
@@ -82,7 +92,7 @@ class Augment:
             if not labelled:
                 break
         image = self._image(sample.image, spans)
-        if self.flip and side < 0.5:
+        if self.flip and (side < 0.5 if variant is None else variant % 2):
             image, mask = image.flip(2), mask.flip(1)
         return replace(sample, image=image.contiguous(), mask=mask.contiguous())
 

@@ -139,7 +139,11 @@ class NewClasses:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """For each image its classes (int16 [H, W]) and the probability of the class shown (float32 [H, W])."""
+    """For each image its classes (int16 [H, W]) and the probability of the class shown (float32 [H, W]).
+
+    >>> Prediction((torch.ones(2, 2, dtype=torch.int16),), (torch.full((2, 2), 0.9),)).masks[0].tolist()
+    [[1, 1], [1, 1]]
+    """
 
     masks: tuple[Tensor, ...]
     confidence: tuple[Tensor, ...]

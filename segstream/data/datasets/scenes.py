@@ -42,7 +42,7 @@ def open_scenes(
 
     >>> splits = open_scenes(train_size=3, image_size=(64, 96))
     >>> splits.train.ids, splits.train.names[:3]
-    (('train-00000', 'train-00001', 'train-00002'), ('background', 'tree', 'house'))
+    (('train-00000', 'train-00001', 'train-00002'), ('background', 'tree', 'flower'))
     >>> image, mask = splits.train.load(0)
     >>> image.shape, mask.shape
     (torch.Size([3, 64, 96]), torch.Size([64, 96]))

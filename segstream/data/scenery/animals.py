@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from segstream.data.scenery.dice import Color, Dice
-from segstream.data.scenery.shapes import capsule, circle, convex, ellipse, union
-from segstream.data.scenery.stamp import Stamp
+from segstream.data.scenery.shapes import Plane, capsule, circle, convex, ellipse, union
+from segstream.data.scenery.stamp import Kind, Stamp
 from segstream.data.scenery.textures import lookup, scales, stripes, wave
 
-__all__ = ["cat", "fish"]
+__all__ = ["ANIMALS"]
 
 DARK: Color = (0.10, 0.10, 0.12)
 FUR: tuple[Color, ...] = (
@@ -23,12 +23,12 @@ FUR: tuple[Color, ...] = (
 )
 
 
-def cat(s: Stamp, dice: Dice) -> None:
+def _cat(s: Stamp, dice: Dice) -> None:
     """A sitting cat with striped fur; head and tail move."""
     color = dice.color(FUR)
     fur = 0.70 + 0.55 * lookup("fur", s.u + 0.2 * s.v * s.u, s.v, frequency=75, shift=(dice.between(0, 200), 0))
-    tabby = 1.0 - dice.between(0.25, 0.5) * np.clip(
-        wave(s.v * dice.between(3.0, 3.8) + 0.5 * s.u * s.u) * 2.0, 0.0, 1.0
+    tabby = 1.0 - dice.between(0.45, 0.62) * np.clip(
+        wave(s.v * dice.between(2.5, 3.1) + 0.5 * s.u * s.u) * 2.0, 0.0, 1.0
     )
     coat = fur * tabby
     swing, tip = dice.between(0.62, 0.82), dice.between(-0.25, 0.45)
@@ -40,11 +40,15 @@ def cat(s: Stamp, dice: Dice) -> None:
     light = s.round(0, 0.3, 0.6, 0.8, strength=0.3)
     body = union(ellipse(s.u, s.v, 0.02, 0.48, 0.46, 0.50), ellipse(s.u, s.v, 0, 0.1, 0.30, 0.5))
     s.paint(np.maximum(body, s.v - 0.93), color, coat * light)
-    pale = dice.color(FUR) if dice.chance(0.5) else color
+    pale = dice.color(((0.93, 0.90, 0.84), (0.86, 0.78, 0.68), (0.80, 0.82, 0.86)))
     s.decorate(ellipse(s.u, s.v, -0.02, 0.30, 0.18, 0.26), pale, fur * 1.1)
     for x in (-0.17, 0.15):
         s.paint(capsule(s.u, s.v, (x, 0.45), (x, 0.86), 0.105), color, fur * 1.02)
         s.paint(ellipse(s.u, s.v, x, 0.89, 0.14, 0.075), pale, fur)
+    _cat_head(s, dice, color, pale, fur)
+
+
+def _cat_head(s: Stamp, dice: Dice, color: Color, pale: Color, fur: Plane) -> None:
     hx, hy = dice.between(-0.16, 0.16), -0.42 + dice.between(-0.05, 0.06)
     u, v = s.u - hx, s.v - hy
     for side in (-1.0, 1.0):
@@ -52,22 +56,17 @@ def cat(s: Stamp, dice: Dice) -> None:
         ear = ear if side > 0 else ear[::-1]
         s.paint(convex(u, v, ear) - 0.02, color, fur)
         s.decorate(convex(u, v, ear) + 0.055, (0.90, 0.62, 0.62), strength=0.8)
-    s.paint(
-        ellipse(u, v, 0, 0.0, 0.40, 0.34),
-        color,
-        fur
-        * (1.0 - 0.3 * np.clip(wave(u * 4.0 + 0.25) * (v < -0.12), 0.0, 1.0))
-        * s.round(hx, hy, 0.5, 0.5, strength=0.25),
-    )
+    brow = 1.0 - 0.3 * np.clip(wave(u * 4.0 + 0.25) * (v < -0.12), 0.0, 1.0)
+    s.paint(ellipse(u, v, 0, 0.0, 0.40, 0.34), color, fur * brow * s.round(hx, hy, 0.5, 0.5, strength=0.25))
     s.decorate(ellipse(u, v, 0, 0.15, 0.18, 0.13), pale, 1.1)
     eye = dice.color(((0.75, 0.80, 0.25), (0.35, 0.70, 0.45), (0.90, 0.70, 0.20), (0.40, 0.65, 0.85)))
     for x in (-0.16, 0.16):
-        s.decorate(ellipse(u, v, x, -0.03, 0.095, 0.085), eye)
-        s.decorate(ellipse(u, v, x, -0.03, 0.04, 0.08), DARK)
+        s.decorate(ellipse(u, v, x, -0.03, 0.125, 0.11), eye)
+        s.decorate(ellipse(u, v, x, -0.03, 0.045, 0.10), DARK)
     s.decorate(convex(u, v, [(-0.05, 0.07), (0.05, 0.07), (0.0, 0.13)]), (0.85, 0.45, 0.45))
 
 
-def fish(s: Stamp, dice: Dice) -> None:
+def _fish(s: Stamp, dice: Dice) -> None:
     """A scaly body that bends, rayed fins, a forked tail, an eye and a gill."""
     color, fin = dice.pair()
     bend = dice.between(-0.28, 0.28)
@@ -98,3 +97,9 @@ def fish(s: Stamp, dice: Dice) -> None:
     s.decorate(circle(s.u, v, -0.68, -0.09, 0.095), (0.96, 0.96, 0.92))
     s.decorate(circle(s.u, v, -0.69, -0.09, 0.055), DARK)
     s.paint(convex(s.u, v, [(-0.28, 0.05), (0.02, 0.16), (-0.12, 0.30)]), fin, sway)
+
+
+ANIMALS = {
+    "cat": Kind(_cat, (0.92, 1.0), (0.34, 0.56), 12),
+    "fish": Kind(_fish, (1.0, 0.66), (0.32, 0.55), 35, shadow=False),
+}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from segstream.data.scenery.dice import Dice, turn
-from segstream.data.scenery.objects import Kind
 from segstream.data.scenery.plants import STEMS, WOOD
 from segstream.data.scenery.shapes import box, capsule, circle, convex, ellipse, union
-from segstream.data.scenery.stamp import Stamp
+from segstream.data.scenery.stamp import Kind, Stamp
 from segstream.data.scenery.textures import checks, lookup, stripes
 
 __all__ = ["CLUTTER"]

@@ -12,15 +12,15 @@ from segstream.classes import BACKGROUND, VOID
 from segstream.data.scenery.backdrops import GROUNDS, UPRIGHTS, Area
 from segstream.data.scenery.clutter import CLUTTER
 from segstream.data.scenery.dice import Dice
-from segstream.data.scenery.objects import OBJECTS, Kind
+from segstream.data.scenery.objects import OBJECTS
 from segstream.data.scenery.places import PLACES, Place
 from segstream.data.scenery.shapes import Plane
-from segstream.data.scenery.stamp import Pose, Stamp
+from segstream.data.scenery.stamp import Kind, Pose, Stamp
 
 __all__ = ["NAMES", "picture"]
 
 NAMES = ("background", *OBJECTS)
-COUNTS = (3, 4, 4, 5, 5, 6)  # objects in a picture, each as likely
+COUNTS = (3, 3, 4, 4, 5)  # objects in a picture, each as likely
 REMNANT = 0.001  # of the picture's area: an object that shows less becomes void
 
 
@@ -71,7 +71,7 @@ def _arrange(
         name = dice.weighted(left)
         names.append(name)
         left[name] *= 0.12  # a second one of the same class is possible but rare
-    names += [dice.pick(place.clutter) for _ in range(1 + dice.below(3))]
+    names += [dice.pick(place.clutter) for _ in range(dice.pick((0, 1, 1, 2)))]
     things: list[Thing] = []
     for name in names:
         best: tuple[float, Thing] | None = None
@@ -96,7 +96,7 @@ def _pose(
     low, large = kind.size
     length = low + (large - low) * (0.7 * near + 0.3 * dice.between(0.0, 1.0))
     pose = Pose(
-        x=dice.between(0.06, wide - 0.06),
+        x=dice.between(0.10, wide - 0.10),
         y=0.0,
         unit=length / (2.0 * max(kind.reach)),
         reach=kind.reach,
@@ -163,11 +163,11 @@ def _labels(owner: npt.NDArray[np.int16], things: list[Thing]) -> npt.NDArray[np
 def _develop(canvas: Plane, dice: Dice) -> npt.NDArray[np.uint8]:
     """What a camera adds: exposure, a colour cast, darker corners, blur and noise.   [3 H W] -> [H W 3]"""
     _, high, wide = canvas.shape
-    exposure, cast = dice.between(0.72, 1.22), dice.between(-0.08, 0.08)
+    exposure, cast = dice.between(0.78, 1.20), dice.between(-0.08, 0.08)
     tint = dice.between(-0.04, 0.04)
     haze = dice.between(0.0, 0.10)
     corner = dice.between(0.0, 0.25)
-    blurred, noise = dice.chance(0.4), dice.between(2.0, 14.0)
+    blurred, noise = dice.chance(0.3), dice.between(1.0, 10.0)
     x = (np.arange(wide, dtype=np.float32) * (2.0 / wide) - 1.0)[None, :]
     y = (np.arange(high, dtype=np.float32) * (2.0 / high) - 1.0)[:, None]
     falloff = 1.0 - corner * 0.5 * (x * x + y * y)

@@ -7,15 +7,15 @@ import numpy as np
 from segstream.data.scenery.dice import Color, Dice
 from segstream.data.scenery.plants import WOOD
 from segstream.data.scenery.shapes import Plane, box, capsule, circle, convex, ellipse, union
-from segstream.data.scenery.stamp import Stamp
+from segstream.data.scenery.stamp import Kind, Stamp
 from segstream.data.scenery.textures import checks, lookup, stripes, wave
 
-__all__ = ["balloon", "boat", "car", "kite", "umbrella"]
+__all__ = ["OUTINGS"]
 
 DARK: Color = (0.12, 0.12, 0.14)
 
 
-def car(s: Stamp, dice: Dice) -> None:
+def _car(s: Stamp, dice: Dice) -> None:
     """A glossy body with panes, a door, lights, and two wheels with spokes."""
     color = dice.color()
     front, back = dice.between(0.40, 0.66), -dice.between(0.60, 0.90)
@@ -40,7 +40,7 @@ def car(s: Stamp, dice: Dice) -> None:
         s.decorate(circle(s.u, s.v, x, 0.34, radius * 0.58), (0.80, 0.80, 0.82), spokes)
 
 
-def boat(s: Stamp, dice: Dice) -> None:
+def _boat(s: Stamp, dice: Dice) -> None:
     """A planked hull under a mast with two seamed sails and a flag."""
     hull_color, band = dice.pair()
     sail, flag = dice.color(), dice.color()
@@ -48,7 +48,7 @@ def boat(s: Stamp, dice: Dice) -> None:
     deck = 0.42 - 0.12 * s.u * s.u
     s.paint(box(s.u, s.v, 0, -0.25, 0.035, 0.72), dice.color(WOOD))
     top = -dice.between(0.82, 0.94)
-    seams = 0.82 + 0.22 * stripes(s.v * 4.5 + s.u * 0.8, share=0.85)
+    seams = 0.66 + 0.38 * stripes(s.v * 4.0 + s.u * 0.8, share=0.8)
     belly = s.round(0.3, -0.2, 0.8, 1.0, strength=0.3) * seams
     boom = 0.28
     main = convex(
@@ -62,12 +62,12 @@ def boat(s: Stamp, dice: Dice) -> None:
     hull = np.maximum(np.abs(s.u) - bow + 0.9 * (s.v - 0.35) * (s.v - 0.35), deck - s.v)
     hull = np.maximum(hull, s.v - 0.88)
     grain = lookup("fur", s.v, s.u, frequency=40, shift=(dice.between(0, 99), 0))
-    planks = (0.55 + 0.45 * stripes((s.v - deck) * 9.0, share=0.82)) * (0.85 + 0.3 * grain)
+    planks = (0.42 + 0.6 * stripes((s.v - deck) * 7.0, share=0.72)) * (0.85 + 0.3 * grain)
     s.paint(hull, hull_color, planks * s.round(0, 0.5, 1.2, 0.6, strength=0.3))
     s.decorate(np.maximum(hull, np.abs(s.v - deck - 0.07) - 0.045), band)
 
 
-def balloon(s: Stamp, dice: Dice) -> None:
+def _balloon(s: Stamp, dice: Dice) -> None:
     """A hot-air balloon: gores in two colours, a zigzag belt, ropes and a woven basket."""
     first, second = dice.pair()
     basket = dice.color(WOOD)
@@ -94,7 +94,7 @@ def balloon(s: Stamp, dice: Dice) -> None:
         s.decorate(belt, dice.color(), light)
 
 
-def kite(s: Stamp, dice: Dice) -> None:
+def _kite(s: Stamp, dice: Dice) -> None:
     """A diamond in four quarters with spars, and a wavy tail with bows."""
     first, second = dice.pair()
     tail = dice.color()
@@ -118,7 +118,7 @@ def kite(s: Stamp, dice: Dice) -> None:
     s.decorate(np.maximum(spar, sail), DARK, strength=0.75)
 
 
-def umbrella(s: Stamp, dice: Dice) -> None:
+def _umbrella(s: Stamp, dice: Dice) -> None:
     """A scalloped canopy of ribbed panels, a shaft and a hooked handle."""
     first, second = dice.pair()
     wood = dice.color(WOOD)
@@ -134,9 +134,18 @@ def umbrella(s: Stamp, dice: Dice) -> None:
     sag = np.abs(wave(across * panels * 0.5 + (0.25 if panels == 2.5 else 0.0)))
     rim = s.v + 0.02 + 0.16 * sag - 0.06
     light = s.round(0, -0.3, 1.0, 0.8, strength=0.40)
-    fold = (0.74 + 0.30 * np.minimum(1.0, 2.0 * sag)) * light
+    fold = (0.52 + 0.54 * np.minimum(1.0, 1.6 * sag)) * light
     canopy = np.maximum(dome, rim)
     s.paint(canopy, first, fold)
     if dice.chance(0.75):
         s.tint(stripes(across * panels * 0.5 + (0.25 if panels == 2.5 else 0.0)) * s.cover(canopy), second, fold)
     s.paint(box(s.u, s.v, 0, -high, 0.025, 0.07), DARK)
+
+
+OUTINGS = {
+    "car": Kind(_car, (1.0, 0.57), (0.34, 0.56), 8),
+    "boat": Kind(_boat, (1.0, 1.0), (0.36, 0.58), 10, shadow=False),
+    "balloon": Kind(_balloon, (0.82, 1.0), (0.34, 0.56), 12, shadow=False),
+    "kite": Kind(_kite, (0.72, 1.0), (0.36, 0.58), 50, shadow=False),
+    "umbrella": Kind(_umbrella, (1.0, 1.0), (0.34, 0.56), 30),
+}

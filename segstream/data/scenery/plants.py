@@ -6,10 +6,10 @@ import numpy as np
 
 from segstream.data.scenery.dice import PAINT, Color, Dice, turn
 from segstream.data.scenery.shapes import capsule, circle, convex, ellipse, petals, union
-from segstream.data.scenery.stamp import Stamp
+from segstream.data.scenery.stamp import Kind, Stamp
 from segstream.data.scenery.textures import dots, lookup, wave
 
-__all__ = ["cactus", "flower", "mushroom", "tree"]
+__all__ = ["PLANTS", "STEMS", "WOOD"]
 
 LEAVES: tuple[Color, ...] = (
     (0.28, 0.52, 0.22),
@@ -24,7 +24,7 @@ WOOD: tuple[Color, ...] = ((0.40, 0.28, 0.18), (0.52, 0.40, 0.30), (0.34, 0.32, 
 STEMS: tuple[Color, ...] = ((0.25, 0.50, 0.20), (0.40, 0.55, 0.25), (0.22, 0.42, 0.32), (0.50, 0.45, 0.22))
 
 
-def tree(s: Stamp, dice: Dice) -> None:
+def _tree(s: Stamp, dice: Dice) -> None:
     """A crown of leafy balls on a trunk with bark."""
     shift = (dice.between(0, 200), dice.between(0, 200))
     sway = dice.between(-0.12, 0.12)
@@ -44,33 +44,33 @@ def tree(s: Stamp, dice: Dice) -> None:
     s.paint(crown, dice.color(LEAVES), (0.45 + 0.85 * leaf) * light)
 
 
-def flower(s: Stamp, dice: Dice) -> None:
+def _flower(s: Stamp, dice: Dice) -> None:
     """A rosette of veined petals with a dotted heart, on a stem with two leaves."""
     green, lean = dice.color(STEMS), dice.between(-0.18, 0.18)
     u = s.u - lean * (s.v - 0.1) * (s.v - 0.1)
-    s.paint(np.maximum(np.abs(u) - 0.055, np.maximum(-0.3 - s.v, s.v - 1.0)), green)
+    s.paint(np.maximum(np.abs(u) - 0.07, np.maximum(-0.3 - s.v, s.v - 1.0)), green)
     for side in (-1.0, 1.0):
         cos, sin = turn(dice.between(25, 60) * side)
         x, y = u - 0.24 * side, s.v - dice.between(0.5, 0.75)
         along, across = x * cos - y * sin, x * sin + y * cos
         vein = 0.85 + 0.3 * np.abs(wave(along * 3.0 + np.abs(across) * 3.0))
-        s.paint(ellipse(along, across, 0, 0, 0.30, 0.11), green, vein)
+        s.paint(ellipse(along, across, 0, 0, 0.32, 0.13), green, vein)
     count = 5 + dice.below(4)
     cos, sin = turn(dice.between(0, 90))
-    y = s.v + 0.40
+    y = s.v + 0.34
     x = (u - lean * 0.2) * dice.between(0.95, 1.15)
     x, y = x * cos - y * sin, x * sin + y * cos
-    outer = dice.between(0.62, 0.70)
-    edge, lobe = petals(x, y, 0, 0, count=count, inner=dice.between(0.30, 0.42), outer=outer)
+    outer = dice.between(0.64, 0.71)
+    edge, lobe = petals(x, y, 0, 0, count=count, inner=dice.between(0.42, 0.52), outer=outer)
     first, second = dice.pair()
     radius = np.sqrt(x * x + y * y)
-    s.paint(edge * 0.8, first, (0.72 + 0.24 * lobe) * s.round(0, -0.4, 0.6, 0.6, strength=0.18))
+    s.paint(edge * 0.8, first, (0.74 + 0.28 * lobe) * s.round(0, -0.34, 0.6, 0.6, strength=0.18))
     s.tint(np.clip((0.38 - radius) * 5.0, 0.0, 1.0), second, strength=0.55)
-    heart = 0.7 + 0.6 * dots(x * 15.0, y * 15.0, radius=0.36)
+    heart = 0.5 + 0.8 * dots(x * 11.0, y * 11.0, radius=0.36)
     s.decorate(radius - dice.between(0.17, 0.23), dice.color(), heart)
 
 
-def mushroom(s: Stamp, dice: Dice) -> None:
+def _mushroom(s: Stamp, dice: Dice) -> None:
     """A spotted cap over gills, on a fibrous stem that swells towards the ground."""
     lean, width = dice.between(-0.18, 0.18), dice.between(0.17, 0.26)
     u = s.u - lean * s.v * s.v
@@ -92,7 +92,7 @@ def mushroom(s: Stamp, dice: Dice) -> None:
     s.tint(spots * s.cover(inside), spot, s.round(0, -0.25, 1.0, 0.6))
 
 
-def cactus(s: Stamp, dice: Dice) -> None:
+def _cactus(s: Stamp, dice: Dice) -> None:
     """A ribbed column with two bent arms and rows of pale spines."""
     width = dice.between(0.20, 0.27)
     lean = dice.between(-0.08, 0.08)
@@ -115,3 +115,11 @@ def cactus(s: Stamp, dice: Dice) -> None:
         for x in (-0.1, 0.0, 0.1):
             petal = [(x * 0.4 - 0.03, -0.86), (x - 0.06, -0.98), (x + 0.06, -0.98), (x * 0.4 + 0.03, -0.86)]
             s.paint(convex(u, s.v, petal), bloom)
+
+
+PLANTS = {
+    "tree": Kind(_tree, (0.92, 1.0), (0.36, 0.56), 6),
+    "flower": Kind(_flower, (0.80, 1.05), (0.36, 0.58), 18),
+    "mushroom": Kind(_mushroom, (1.0, 0.9), (0.30, 0.52), 16),
+    "cactus": Kind(_cactus, (0.80, 1.0), (0.34, 0.55), 8),
+}

@@ -6,16 +6,16 @@ import numpy as np
 
 from segstream.data.scenery.dice import Color, Dice, turn
 from segstream.data.scenery.shapes import box, capsule, circle, convex, ellipse, union
-from segstream.data.scenery.stamp import Stamp
+from segstream.data.scenery.stamp import Kind, Stamp
 from segstream.data.scenery.textures import bricks, dots, lookup, scales, stripes, wave
 
-__all__ = ["book", "clock", "cup", "house", "lamp"]
+__all__ = ["THINGS"]
 
 DARK: Color = (0.13, 0.13, 0.15)
 PAPER: tuple[Color, ...] = ((0.96, 0.94, 0.88), (0.90, 0.84, 0.70), (0.84, 0.88, 0.92), (0.94, 0.86, 0.86))
 
 
-def house(s: Stamp, dice: Dice) -> None:
+def _house(s: Stamp, dice: Dice) -> None:
     """Brick walls, a tiled roof with a chimney, windows with crossbars and a door."""
     wall, roof = dice.pair()
     half, eaves = dice.between(0.66, 0.82), dice.between(-0.18, 0.05)
@@ -41,10 +41,10 @@ def house(s: Stamp, dice: Dice) -> None:
         s.decorate(np.maximum(pane, -cross), glow)
 
 
-def lamp(s: Stamp, dice: Dice) -> None:
+def _lamp(s: Stamp, dice: Dice) -> None:
     """A pleated shade that glows, over a glazed foot."""
     foot, shade = dice.pair()
-    glaze = s.round(0, 0.4, 0.3, 0.6, strength=0.5) * (0.8 + 0.25 * stripes(s.v * dice.between(5.0, 9.0), share=0.7))
+    glaze = s.round(0, 0.4, 0.3, 0.6, strength=0.5) * (0.6 + 0.5 * stripes(s.v * dice.between(4.5, 6.5), share=0.6))
     s.paint(ellipse(s.u, s.v, 0, 0.90, 0.34, 0.085), foot, 0.75)
     s.paint(box(s.u, s.v, 0, 0.2, 0.05, 0.65), foot, 0.6)
     s.paint(
@@ -54,7 +54,7 @@ def lamp(s: Stamp, dice: Dice) -> None:
     u, v = s.u * cos - (s.v + 0.1) * sin, s.u * sin + (s.v + 0.1) * cos - 0.1
     top, low = dice.between(0.22, 0.36), dice.between(0.54, 0.64)
     slant = low + (low - top) * (v + 0.02) / 0.92
-    pleats = 0.84 + 0.26 * np.abs(wave(u / np.maximum(slant, 0.1) * dice.between(3.2, 4.2)))
+    pleats = 0.62 + 0.52 * np.abs(wave(u / np.maximum(slant, 0.1) * dice.between(2.4, 3.0)))
     glow = 1.35 - 0.75 * np.minimum(1.0, np.sqrt(u * u * 2.0 + (v + 0.4) * (v + 0.4)))
     lit = (0.75 + 0.45 * glow) if dice.chance(0.7) else s.round(0, -0.4, 0.6, 0.8)
     body = np.maximum(np.abs(u) - slant, np.maximum(-0.94 - v, v + 0.02))
@@ -63,7 +63,7 @@ def lamp(s: Stamp, dice: Dice) -> None:
     s.decorate(np.maximum(edge, body), foot, 0.9)
 
 
-def cup(s: Stamp, dice: Dice) -> None:
+def _cup(s: Stamp, dice: Dice) -> None:
     """A mug seen a little from above: an open rim with drink, a handle and a band with a pattern."""
     color, band = dice.pair()
     light = s.round(0, 0, 0.7, 3.0, strength=0.45)
@@ -91,7 +91,7 @@ def cup(s: Stamp, dice: Dice) -> None:
     s.decorate(np.maximum(ellipse(s.u, s.v, 0, -0.50, 0.55, 0.13), ellipse(s.u, s.v, 0, -0.54, 0.57, 0.145)), drink)
 
 
-def clock(s: Stamp, dice: Dice) -> None:
+def _clock(s: Stamp, dice: Dice) -> None:
     """An alarm clock: two bells, feet, a face with twelve ticks and two hands at any hour."""
     body, metal = dice.pair()
     for side in (-1.0, 1.0):
@@ -120,7 +120,7 @@ def clock(s: Stamp, dice: Dice) -> None:
     s.decorate(circle(s.u, s.v, 0, 0.10, 0.07), metal)
 
 
-def book(s: Stamp, dice: Dice) -> None:
+def _book(s: Stamp, dice: Dice) -> None:
     """An open book: two curved pages with lines of text, a picture, and the edge of the cover."""
     cover, paper = dice.color(), dice.color(PAPER)
     half = dice.between(0.84, 0.95)
@@ -147,3 +147,12 @@ def book(s: Stamp, dice: Dice) -> None:
         s.decorate(frame, dice.color(), 0.7 + 0.5 * lookup("cloud", s.u, s.v, frequency=90))
     s.tint(ragged, DARK, strength=0.8)
     s.tint(np.clip(0.05 - np.abs(s.u), 0.0, 0.05) * 12.0, DARK, strength=0.6)
+
+
+THINGS = {
+    "house": Kind(_house, (0.97, 1.0), (0.36, 0.56), 4),
+    "lamp": Kind(_lamp, (0.72, 1.0), (0.36, 0.58), 6),
+    "cup": Kind(_cup, (0.97, 0.78), (0.28, 0.46), 12),
+    "clock": Kind(_clock, (0.80, 1.0), (0.28, 0.48), 15),
+    "book": Kind(_book, (1.02, 0.72), (0.32, 0.52), 25),
+}

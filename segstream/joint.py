@@ -1,0 +1,147 @@
+"""The joint batch that one update sees, and what an objective counted on it.
+
+B: images   H W: full size   K: slots, background included
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+
+from segstream.classes import VOID, ClassTable
+from segstream.collate import collate
+from segstream.functional.label_space import impossible
+from segstream.functional.objective import Objective, em_objective
+from segstream.models import Segmenter
+from segstream.types import Sample
+
+__all__ = ["Joint", "Statistics"]
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """New and replayed images, stacked.
+
+    images    uint8 [B, 3, H, W];   masks: int16 [B, H, W]
+    excluded  bool [B, 2, K]        classes that an unlabelled (0) or annotated-background (1) pixel cannot be
+
+    >>> one = Sample(torch.zeros(3, 2, 3, dtype=torch.uint8), torch.ones(2, 3, dtype=torch.int16), id="a", known=2)
+    >>> joint = Joint.of([one, one, one], classes=ClassTable(("car",)), multiple=4)
+    >>> list(joint.images.shape), len(joint.part(1, 2).images), bool((joint.part(3, 4).masks == VOID).all())
+    ([3, 3, 4, 4], 1, True)
+    """
+
+    images: Tensor
+    masks: Tensor
+    excluded: Tensor
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample], *, classes: ClassTable, multiple: int) -> Joint:
+        images, masks = collate(samples, multiple=multiple)
+        complete, known = [s.complete for s in samples], [s.known for s in samples]
+        return cls(images, masks, impossible(complete, known, slots=len(classes), retired=classes.retired))
+
+    def part(self, rank: int, world: int) -> Joint:
+        """Every world-th image from `rank` on. Every process must take part: a surplus one gets a void image."""
+        if rank >= len(self.images):
+            return Joint(self.images[:1], torch.full_like(self.masks[:1], VOID), self.excluded[:1])
+        return Joint(self.images[rank::world], self.masks[rank::world], self.excluded[rank::world])
+
+    def to(self, device: torch.device) -> Joint:
+        moved = (x.to(device, non_blocking=True) for x in (self.images, self.masks, self.excluded))
+        return Joint(*moved)
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """What an objective counted over all processes; the last four are float64 [K] on the host.
+
+    >>> from segstream.functional.objective import cross_entropy
+    >>> found = cross_entropy(torch.zeros(1, 2, 1, 1), torch.ones(1, 1, 1, dtype=torch.int16))
+    >>> Statistics.of(found, reduce=None).confidence_sum.tolist()
+    [0.0, 0.5]
+    """
+
+    loss: float
+    labelled: int
+    latent: int
+    kept: Tensor
+    candidates: Tensor
+    confidence_sum: Tensor
+    confidence_count: Tensor
+
+    @classmethod
+    def of(cls, found: Objective, *, reduce: Callable[[Tensor], Tensor] | None) -> Statistics:
+        loss = found.loss.detach()
+        scalars = [torch.as_tensor(x, dtype=torch.float64).cpu() for x in (loss, found.labelled, found.latent)]
+        counts = (found.kept, found.candidates, found.confidence_sum, found.confidence_count)
+        flat = torch.cat([torch.stack(scalars), *(c.to("cpu", torch.float64) for c in counts)])
+        values = flat if reduce is None else reduce(flat.to(loss.device)).cpu()
+        return cls(float(values[0]), int(values[1]), int(values[2]), *values[3:].chunk(4))
+
+
+def check_samples(samples: Sequence[Sample], classes: ClassTable) -> None:
+    """Refuse what a model of these classes cannot take."""
+    if not samples:
+        raise ValueError("The batch is empty; it needs at least one image.")
+    for sample in samples:
+        if beyond := [s for s in sample.labels if s >= len(classes)]:
+            raise ValueError(
+                f"Image {sample.id!r} is labelled with slots {beyond}, but the model knows {len(classes)} "
+                f"(0 to {len(classes) - 1}). Call add_classes first."
+            )
+        if gone := [classes.name(s) for s in sample.labels if s in classes.retired]:
+            raise ValueError(f"Image {sample.id!r} is labelled with retired classes: {', '.join(gone)}.")
+        if sample.known > len(classes) or any(c >= len(classes) for c in sample.complete):
+            raise ValueError(
+                f"Image {sample.id!r} says known={sample.known}, complete={sorted(sample.complete)}; "
+                f"the model has only {len(classes)} slots."
+            )
+
+
+def given_confidence(segmenter: Segmenter, samples: Iterable[Sample], fabric: Fabric) -> dict[int, float]:
+    """Mean probability of each foreground class over the pixels that were given its label; in eval mode."""
+    slots = len(segmenter.classes)
+    sums, counts = torch.zeros(2, slots, dtype=torch.float64)
+    nothing = torch.zeros(1, 2, slots, dtype=torch.bool, device=fabric.device)
+    segmenter.eval()
+    with torch.no_grad(), fabric.autocast():
+        for sample in samples:
+            pair = collate([sample], multiple=segmenter.stride_multiple)
+            images, masks = (x.to(fabric.device) for x in pair)
+            found = em_objective(segmenter(images), masks, nothing, threshold=1.0, latent_weight=0.0)
+            sums += found.confidence_sum.cpu()
+            counts += found.confidence_count.cpu()
+    return {k: float(sums[k] / counts[k]) for k in range(1, slots) if counts[k] > 0}
+
+
+def packed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Contiguous and on the CPU, as a file wants them."""
+    return {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@contextmanager
+def drawing_from(generator: torch.Generator, device: torch.device) -> Iterator[None]:
+    """Inside, layers that draw (dropout) draw what `generator` decides; the global generators are left as they were.
+
+    >>> layer, images = torch.nn.Dropout(), torch.ones(64)
+    >>> found = []
+    >>> for _ in range(2):
+    ...     with drawing_from(seeded(0), torch.device("cpu")):
+    ...         found.append(layer(images))
+    >>> torch.equal(*found)
+    True
+    """
+    seed = int(torch.randint(2**62, (), generator=generator))
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
