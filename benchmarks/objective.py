@@ -108,7 +108,6 @@ def memory_of(form: str, sizes: list[int], threads: int) -> int:
 
 def measure(sizes: list[int], forms: list[str], threads: int, repeats: int) -> list[dict[str, float | str | int]]:
     given = problem(*sizes)
-    exact = given[0].double().requires_grad_() if sizes[1] <= 32 else None
     times: dict[str, list[float]] = {form: [] for form in forms}
     slopes: dict[str, Tensor] = {}
     run("quad", problem(1, sizes[1], 8, 32))
@@ -117,28 +116,17 @@ def measure(sizes: list[int], forms: list[str], threads: int, repeats: int) -> l
             if form != "naive" or turn < 2:
                 seconds, slopes[form] = run(form, given)
                 times[form].append(seconds)
-    if exact is not None:
-        ours(exact, *given[1:]).backward()
-        slopes["float64"] = exact.grad if exact.grad is not None else exact
+    leaf = given[0].double().requires_grad_()
+    ours(leaf, *given[1:]).backward()
+    exact = leaf.grad
+    assert exact is not None
     rows: list[dict[str, float | str | int]] = []
     for form in forms:
-        command = [sys.executable, __file__, "--memory-of", form, "--slots", str(sizes[1])]
-        command += [
-            "--images",
-            str(sizes[0]),
-            "--low",
-            str(sizes[2]),
-            "--full",
-            str(sizes[3]),
-            "--threads",
-            str(threads),
-        ]
-        memory = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        memory = memory_of(form, sizes, threads)
         row: dict[str, float | str | int] = {"slots": sizes[1], "form": form, "seconds": min(times[form])}
         row |= {"times_naive": min(times["naive"]) / min(times[form])} if "naive" in forms else {}
-        row |= {"extra_megabytes": round(memory / 1e6)}
-        if "float64" in slopes:
-            row["gradient_error"] = float((slopes[form] - slopes["float64"]).norm() / slopes["float64"].norm())
+        row["extra_megabytes"] = round(memory / 1e6)
+        row["gradient_error"] = float((slopes[form] - exact).norm() / exact.norm())  # against float64
         rows.append(row)
     return rows
 
@@ -156,17 +144,11 @@ def main() -> None:
     parser.add_argument("--memory-of", choices=FORMS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
+    sizes = [[options.images, slots, options.low, options.full] for slots in options.slots]
     if options.memory_of:
-        print(
-            extra_memory(
-                options.memory_of, [options.images, options.slots[0], options.low, options.full], options.threads
-            )
-        )
+        print(extra_memory(options.memory_of, sizes[0], options.threads))
         return
-    rows = []
-    for slots in options.slots:
-        sizes = [options.images, slots, options.low, options.full]
-        rows += measure(sizes, options.forms, options.threads, options.repeats)
+    rows = [row for size in sizes for row in measure(size, options.forms, options.threads, options.repeats)]
     if options.json:
         print(json.dumps({"torch": torch.__version__, "threads": options.threads, "rows": rows}, indent=1))
         return

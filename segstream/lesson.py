@@ -28,6 +28,10 @@ class Lesson:
 
     learn     what is learned;  held: what is scored (None: too few pictures to spare any)
     size      the largest height and width;  warnings: what the person should know
+
+    >>> from dataclasses import fields
+    >>> [f.name for f in fields(Lesson)]
+    ['new', 'table', 'learn', 'held', 'complete', 'size', 'warnings']
     """
 
     new: tuple[str, ...]
@@ -41,7 +45,11 @@ class Lesson:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Pictures of the old classes: `learn` fills the memory, `held` tells whether they were kept."""
+    """Pictures of the old classes: `learn` fills the memory, `held` tells whether they were kept.
+
+    >>> Rehearsal().learn
+    ()
+    """
 
     learn: Sequence[Sample] = ()
     held: Sequence[Sample] = ()
@@ -89,7 +97,7 @@ def open_lesson(
     scenario = Scenario((*(n for n in train.names[1:] if n in known and known.slot(n) not in known.retired), *new))
     cached = Cached(Smaller(train, max_side))
     judged = TestSet(Cached(Smaller(held, max_side)), scenario, 0, table, every=True) if len(held) else None
-    learn = PartlyLabelled(cached, new, table, complete=finished)
+    learn = PartlyLabelled(cached, new, table, complete=finished, prefix=f"{'+'.join(new)}/")
     shapes = [cached.load(i)[1].shape for i in range(len(cached))]  # any picture that cannot be read is found now
     size = max(s[0] for s in shapes), max(s[1] for s in shapes)
     return Lesson(new, table, learn, judged, finished, size, _one_sided(cached, new, unlabeled, known))
@@ -160,6 +168,6 @@ def open_rehearsal(folder: Path | None, known: ClassTable, *, seed: int = 0, max
     absent = sorted(old - set(names))
     warnings = (f"{folder} does not label {', '.join(absent)}: nothing rehearses them.",) if absent else ()
     chosen = [i for i in range(len(train)) if train.present(i) & values]
-    learn = PartlyLabelled(Smaller(Subset(train, chosen), max_side), names, known)
+    learn = PartlyLabelled(Smaller(Subset(train, chosen), max_side), names, known, prefix="0/")
     judged = TestSet(Cached(Smaller(held, max_side)), scenario, 0, known, every=True) if len(held) else ()
     return Rehearsal(learn, judged, warnings)

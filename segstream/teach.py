@@ -79,12 +79,13 @@ class Plan:
         return Augment(crop=(height, width), scale=self.scale, variants=self.variants)
 
 
-# A new model over ImageNet features, in part or as a whole, and one that knows classes: as measured.
+# A new model over ImageNet features, in part or as a whole, and one that knows classes, likewise: as measured.
 FRESH = Plan()
 FRESH_WHOLE = Plan(trainable="all", batch=2, updates=400, crop=320, scale=(0.6, 1.5), variants=0)
 LATER = Plan(
     trainable="all", lr=0.01, balance=0.0, batch=4, updates=120, least=3, crop=320, scale=(0.6, 1.3), variants=0
 )
+LATER_PART = Plan(lr=0.02, batch=2, updates=240)
 
 
 @dataclass(frozen=True)
@@ -210,9 +211,10 @@ class Pupil:
             plan = FRESH_WHOLE if trainable == "all" else FRESH
             segmenter = Segmenter.create(NETWORK, decoder_channels=CHANNELS, seed=seed)
         else:
-            plan = LATER
             saved = load(folder, fabric=fabric) if storage.load_folder(folder).kind == "method" else None
             segmenter = Segmenter.load(folder) if saved is None else saved.segmenter
+            trainable = trainable or segmenter.trainable
+            plan = LATER if trainable == "all" else LATER_PART
         plan = plan if trainable is None else replace(plan, trainable=trainable)
         segmenter.trainable = plan.trainable
         if plan.variants and plan.trainable != "all":

@@ -25,7 +25,9 @@ from segstream import cli
 from segstream.classes import ClassTable
 from segstream.cli.app import COMMANDS
 from segstream.cli.progress import Meter
+from segstream.config import load_recipe
 from segstream.data.datasets.folder import open_folder
+from segstream.experiment import run as run_recipe
 from segstream.memory import Memory
 from segstream.method import load
 from segstream.methods.em import EM
@@ -754,6 +756,31 @@ def test_a_run_and_its_report(recipe: Path, tmp_path: Path, ss: Callable[..., Sa
     assert ss("report", out).out.strip() == str(out / "report.html")
     found = ss("score", "--model", out, "--data", tmp_path / "photos", "--json").json()
     assert found["names"] == ["background", "red", "blue"], "a run's model can be used like any other"
+
+
+def test_demo_ends_with_a_table_and_a_line_to_try(
+    recipe: Path, ss: Callable[..., Said], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The demo itself has its own test; here some tiny runs stand in for its own."""
+    folders = {"finetune": "finetune-ignore", "er": "er-background", "em": "em"}
+    views = {"finetune": "ignore", "er": "background", "em": "latent"}
+
+    def small(*, out: Path, seed: int, progress: object) -> dict[str, object]:
+        for method, folder in folders.items():
+            run_recipe(load_recipe(str(recipe)), method=method, out=out / folder)
+        methods = {m: {"miou": [1.0, 2.0], "imiou": 2.0, "final": 2.0, "view": view} for m, view in views.items()}
+        return {"unit": "percent", "methods": methods, "joint": 77.7}
+
+    monkeypatch.setattr("segstream.demo.run_demo", small)
+    said = ss("demo", "--out", "runs/demo")
+    assert said.code == 0, said
+    for method in folders:
+        assert re.search(rf"^{method} .*\d+\.\d", said.out, re.MULTILINE)
+    assert re.search(r"joint.*77\.7", said.out)
+    assert str(Path("runs/demo/report.html")) in said.out
+    tried = shlex.split(said.out.rpartition("ended with: ")[2])
+    assert tried[:4] == ["segstream", "predict", "--model", str(Path("runs/demo/model"))]
+    assert Path(tried[4]).is_dir(), "the pictures to try it on are there"
 
 
 @pytest.mark.parametrize(

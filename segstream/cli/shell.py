@@ -101,7 +101,7 @@ class Shell:
 
     def again(self, *more: str) -> str:
         """This command line, with something added, and without what would start anew."""
-        given = [a for a in ARGUMENTS.get() if a not in (*more, "--overwrite")]
+        given = [a for a in ARGUMENTS.get() if a not in ()]
         return shlex.join(["segstream", *given, *more])
 
     # ---- how it ends

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 KIND = "method"
 NOTABLE = 2.0  # points of IoU that are coloured
+_WHAT = {"all": "the whole network", "decoder": "decoder and head", "head": "the head"}
 EXAMPLES = """
 segstream teach --data photos --classes car --out models/cars
 segstream teach --model models/home --data more --classes sofa,lamp --out models/more --base-data photos
@@ -124,8 +125,10 @@ def _kept(shell: Shell, out: Path) -> str:
 
 
 def _show(shell: Shell, out: Path, result: TeachResult) -> None:
-    taught = f"{result.learned} pictures, {result.passes} times each, {result.updates} updates of {result.trainable}"
-    shell.show(f"Taught {', '.join(result.new)} from {taught} in {duration(result.seconds)}.", "")
+    how = (
+        f"{result.learned} pictures, {result.passes} times each, {result.updates} updates of {_WHAT[result.trainable]}"
+    )
+    shell.show(f"Taught {', '.join(result.new)} from {how} in {duration(result.seconds)}.", "")
     table = plain_table("class", "", "IoU % before", "after", "change", right=(2, 3, 4))
     for names, kind in ((result.new, "new"), (result.old, "old")):
         for name in names:

@@ -190,6 +190,7 @@ class PartlyLabelled(SampleSet):
     complete    those of them that are annotated exhaustively; left out, all. Give () for a source of strokes, where
                 an unlabelled value says that nothing was said
     table       what the learner knows, the taught classes included
+    prefix      before every id, so that pictures of two folders that are called alike do not replace each other
 
     Other classes that both the source and the table know keep their labels. A class of the source that the table
     does not know becomes unlabelled: where `complete` says so it cannot be a taught class, and nothing more is known
@@ -217,6 +218,7 @@ class PartlyLabelled(SampleSet):
         *,
         complete: Sequence[str] | None = None,
         background: str = "auto",
+        prefix: str = "",
     ) -> None:
         if background not in ("auto", "label", "open"):
             raise DataError(f"`background` is {background!r}; the choices are auto, label and open.")
@@ -239,6 +241,7 @@ class PartlyLabelled(SampleSet):
                 background=UNLABELED if background == "open" else BACKGROUND,
                 others=UNLABELED,
             ),
+            prefix=prefix,
             complete=frozenset(table.slots(finished)),
             known=len(table),
         )
