@@ -15,7 +15,7 @@ from segstream.online import Progress, Tell, silent
 from segstream.report import write_report
 from segstream.runs import claim
 
-__all__: list[str] = []
+__all__ = ["run_demo"]
 
 VIEWED = ("finetune", "er")  # these have two views of unlabelled pixels; each is given its better one
 VIEWS = ("ignore", "background")
@@ -25,6 +25,13 @@ def run_demo(*, out: Path, seed: int = 0, progress: Tell | None = None) -> dict[
     """Train a base, learn the new classes by each method, write summary.json, report.html and the model of em.
 
     `out` is replaced if it is an earlier demo, and refused if it holds anything else.
+
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> (folder / "thesis.txt").touch()
+    >>> run_demo(out=folder)
+    Traceback (most recent call last):
+    segstream.atomic.StateError: ... is not empty and not of segstream; give a new or an empty folder.
     """
     tell = progress or silent
     recipe = load_recipe("demo", [f"run.seed={seed}", f"data.seed={seed}"])

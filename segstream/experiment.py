@@ -42,6 +42,12 @@ class Experiment:
     """A recipe with its data opened: what several runs over it share.
 
     Opening reads and checks all that can be wrong with recipe and data; nothing is written before.
+
+    >>> from segstream.config import load_recipe
+    >>> small = ["data.train_size=40", "data.image_size=[32, 32]", "run.device=cpu"]
+    >>> experiment = Experiment(load_recipe("demo", small))
+    >>> experiment.table(1).names[-2:], len(experiment.stream(seed=0)) > 3
+    (('kite', 'balloon'), True)
     """
 
     def __init__(
@@ -223,6 +229,7 @@ class Experiment:
         pictures: int = 6,
     ) -> dict[str, Any]:
         """One method through the whole stream, into a run folder. Returns its summary."""
+        plugins.load("methods", name)  # a misspelt name is an error before anything is written
         seed = self.recipe.run.seed if seed is None else seed
         split = split or self.recipe.data.split
         # ---- the folder: a new one, or the one that is gone on with
@@ -266,7 +273,15 @@ def run(
     threads: int | None = None,
     progress: Tell | None = None,
 ) -> dict[str, Any]:
-    """One recipe with one method, into a run folder. Returns the summary."""
+    """One recipe with one method, into a run folder. Returns the summary.
+
+    >>> import tempfile
+    >>> from segstream.config import load_recipe
+    >>> small = ["data.train_size=40", "data.image_size=[32, 32]", "network.name=tiny", "base.epochs=1", "augment.crop=32"]
+    >>> run(load_recipe("demo", small), method="emm", out=Path(tempfile.mkdtemp()))
+    Traceback (most recent call last):
+    ValueError: There is no method 'emm'. Did you mean 'em'? Known: em, er, finetune.
+    """
     return Experiment(recipe, device=device, threads=threads, progress=progress).run(method, out, resume=resume)
 
 

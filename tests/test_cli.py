@@ -257,6 +257,10 @@ def test_an_interrupted_fit_goes_on_as_if_nothing_had_been(
     assert "Interrupted: " in said.err
     assert shlex.split(said.err.rpartition("go on with: ")[2])[-1] == "--resume"
     refused(fit(ss, photos, out), "unfinished training", "--resume")
+    with monkeypatch.context() as patch:
+        patch.setattr(Meter, "__call__", Stop(1))
+        again = fit(ss, photos, out, "--overwrite")
+    assert "--overwrite" not in again.err, "going on is the opposite of starting anew"
     assert fit(ss, photos, out, "--resume").code == 0
     assert same(tmp_path / "whole", out)
 
@@ -655,6 +659,7 @@ def test_folders_that_are_not_ours_are_left_alone(
     refused(fit(ss, photos, theirs / "diary.txt"), "is a file")
     refused(fit(ss, photos, theirs / "diary.txt" / "deeper"), "is a file")
     refused(ss(*predict, "--out", models / "plain", "--overwrite"), "holds a segmenter")
+    refused(fit(ss, photos, models / "taught", "--overwrite"), "holds a method")
     assert [p.name for p in theirs.iterdir()] == ["diary.txt"]
     (theirs / "diary.txt").rename(theirs / ".DS_Store")  # a person sees an empty folder
     assert ss(*predict, "--out", theirs).code == 0

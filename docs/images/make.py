@@ -1,7 +1,7 @@
 """Makes the pictures of README and docs, from nothing but pictures that segstream draws itself.
 
-    python docs/images/make.py               scenes.png: pictures of the dataset `scenes` and their masks
-    python docs/images/make.py runs/demo     demo.png: what em found in some of them after each stage of `make demo`
+python docs/images/make.py               scenes.png: pictures of the dataset `scenes` and their masks
+python docs/images/make.py runs/demo     demo.png: what em found in some of them after each stage of `make demo`
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ def check(
     folder cannot be used as it is.
     """
     check_in(folder)
+    shell.busy("reading the pictures")
     from segstream.data.inspect import inspect_folder
 
     report = inspect_folder(folder, unlabeled=unlabeled)

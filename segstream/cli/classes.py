@@ -46,6 +46,7 @@ def classes(
         table = table.rename(old, new)
     table = table.retire(gone) if gone else table
     if changes or gone:
+        shell.busy("changing the model")
         _change(model, saved.kind, saved.document, changes, gone)
         shell.note(f"Saved to {model}.")
     if json:

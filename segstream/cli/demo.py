@@ -29,10 +29,10 @@ def demo(
     Needs no download. Trains a base on made pictures, lets three methods learn the same stream of new classes, and
     compares them. Always starts afresh: an earlier demo in the same folder is replaced.
     """
-    from segstream.demo import run_demo
-
     shell.stopped = lambda: f"A demo is not continued; it starts afresh with: {shell.again()}"
     with shell.meter() as meter:
+        from segstream.demo import run_demo
+
         summary = run_demo(out=out, seed=seed, progress=lambda p: meter(p.phase, p.done, p.total, p.text))
     if json:
         shell.show_json(summary)

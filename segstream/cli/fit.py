@@ -111,6 +111,7 @@ def fit(
     if there == KIND and resume:
         shell.note(f"The training in {out} had come to its end; there is nothing to go on with.")
         return
+    shell.busy("reading the pictures")
     use_threads(threads)
     from segstream.augment import Augment
     from segstream.cli.parts import split_parts, window

@@ -18,6 +18,7 @@ def info(shell: Shell, json: Json = False) -> None:
 
     This is what a run stores about itself, and what belongs into a bug report.
     """
+    shell.busy("looking around")
     from segstream.about import about, describe
 
     found = about()

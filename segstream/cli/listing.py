@@ -40,6 +40,7 @@ def listing(
 
     Methods are shown with their settings and these settings' defaults.
     """
+    shell.busy("looking around")
     found = _recipes() if kind is Kind.recipes else _plugins(kind.value)
     if json:
         shell.show_json({kind.value: found})

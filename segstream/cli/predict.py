@@ -42,6 +42,7 @@ def predict(
     """
     check_in(model, *images)
     there = check_out(out, kinds=(KIND,), resume=resume, overwrite=overwrite)
+    shell.busy("loading the model")
     use_threads(threads)
     from segstream.cli.models import open_model
     from segstream.data.images import check_image

@@ -9,6 +9,7 @@ from typing import Literal, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.status import Status
 from rich.text import Text
 
 __all__ = ["Meter", "duration"]
@@ -64,31 +65,18 @@ class Meter:
         self._done = 0
         self._ended = self._told = clock()
         self._began = self._ended, 0  # when the phase did, and how much of it was done then
-        self._live: Progress | None = None
+        self._bar: Progress | None = None
+        self._spinner: Status | None = None
         self._task = TaskID(0)
 
     def __enter__(self) -> Self:
-        if self.mode == "bars":
-            self._live = Progress(
-                TextColumn("{task.description}"),
-                BarColumn(bar_width=30),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(compact=True),
-                TextColumn("left"),
-                TextColumn("{task.fields[text]}", style="dim"),
-                console=self.console,
-                transient=True,
-                refresh_per_second=4,
-            )
-            self._live.start()
+        self._wait("getting ready")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self._clear()
 
     def __call__(self, phase: str, done: int, total: int, text: str = "") -> None:
         """`done` of `total` in `phase`; fewer than before means that the phase began anew."""
@@ -98,8 +86,8 @@ class Meter:
         if phase != self._phase or done < self._done:
             self._begin(phase, done, total, now)
         self._done = done
-        if self._live is not None:
-            self._live.update(self._task, completed=done, total=total, text=text)
+        if self._bar is not None:
+            self._bar.update(self._task, completed=done, total=total, text=text)
         since, before = self._began
         if done >= total:
             self._finish(done, total, text, now)
@@ -112,18 +100,41 @@ class Meter:
         self._phase = phase
         # The first word of a phase comes when its first piece is done: it began when the last one ended.
         self._began, self._told = (self._ended, max(done - 1, 0)), self._ended
-        if self._live is not None:
-            for task in self._live.task_ids:
-                self._live.remove_task(task)
-            self._task = self._live.add_task(phase, total=total, completed=done, text="")
+        if self.mode == "bars":
+            self._clear()
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(bar_width=30),
+                MofNCompleteColumn(),
+                TimeRemainingColumn(compact=True),
+                TextColumn("left"),
+                TextColumn("{task.fields[text]}", style="dim"),
+                console=self.console,
+                transient=True,
+                refresh_per_second=4,
+            )
+            self._task = self._bar.add_task(phase, total=total, completed=done, text="")
+            self._bar.start()
 
     def _finish(self, done: int, total: int, text: str, now: float) -> None:
         seconds = now - self._began[0]
-        if self._live is not None:
-            self._live.remove_task(self._task)
+        self._wait("one moment")
         if seconds >= WORTH_A_LINE:
             self._line(f"{self._phase}: {done} of {total} in {duration(seconds)}", text)
         self._phase, self._done, self._ended = "", 0, now
+
+    def _wait(self, text: str) -> None:
+        """Between two phases something moves, so that a person knows that it has not hung."""
+        self._clear()
+        if self.mode == "bars":
+            self._spinner = self.console.status(Text(text, style="dim"))
+            self._spinner.start()
+
+    def _clear(self) -> None:
+        for shown in (self._bar, self._spinner):
+            if shown is not None:
+                shown.stop()
+        self._bar = self._spinner = None
 
     def _line(self, start: str, text: str) -> None:
         self.console.print(Text(f"{start}, {text}" if text else start, style="dim"), soft_wrap=True)

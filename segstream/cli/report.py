@@ -34,6 +34,7 @@ def report(
     Writes report.html, which needs no other file, and scores.csv. Runs that are still going on are welcome.
     """
     check_in(*runs)
+    shell.busy("drawing")
     from segstream.report.page import write_report
 
     folders = [run for place in runs for run in _runs(place)]

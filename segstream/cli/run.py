@@ -70,10 +70,10 @@ def run(
     chosen = load_recipe(recipe, settings or [])
     out = out or Path("runs") / f"{chosen.name}-{method}"
     check_out(out, kinds=("run",), resume=resume)
-    from segstream.experiment import Experiment
-
     shell.stopped = lambda: _kept(shell, out)
     with shell.meter() as meter:
+        from segstream.experiment import Experiment
+
         tell = lambda p: meter(p.phase, p.done, p.total, p.text)  # noqa: E731
         experiment = Experiment(chosen, device=device, threads=threads, progress=tell)
         _check(experiment, method)

@@ -43,6 +43,7 @@ def score(
     model does not know count as background.
     """
     check_in(model, data)
+    shell.busy("loading the model")
     use_threads(threads)
     from segstream.cli.models import open_model
     from segstream.data.datasets.folder import open_folder

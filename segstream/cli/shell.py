@@ -21,6 +21,7 @@ from typing import Annotated, Any, Self, get_type_hints
 
 import typer
 from rich.console import Console, RenderableType
+from rich.status import Status
 from rich.text import Text
 
 from segstream.cli.progress import Meter
@@ -65,16 +66,19 @@ class Shell:
         self.out = _console(sys.stdout)
         self.err = _console(sys.stderr)
         self.stopped: Callable[[], str] = lambda: "Nothing was written."
+        self._spinner: Status | None = None
 
     # ---- words
 
     def show(self, *what: RenderableType) -> None:
         """Results."""
+        self._ready()
         for thing in what:
             self.out.print(thing, soft_wrap=isinstance(thing, str) and not self.out.is_terminal)
 
     def show_json(self, value: Any) -> None:
         """Results for a program: this and nothing else goes to stdout."""
+        self._ready()
         self.out.print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False), soft_wrap=True)
 
     def note(self, text: str) -> None:
@@ -94,14 +98,30 @@ class Shell:
         line = Text.assemble((f"{kind}: ", style), text) if kind else Text(text)
         self.err.print(line, soft_wrap=not self.err.is_terminal)
 
+    @property
+    def _live(self) -> bool:
+        return self.err.is_terminal and not self.err.is_dumb_terminal and not self.quiet
+
+    def busy(self, text: str) -> None:
+        """Something that takes seconds and cannot be measured; ends with the next progress or result."""
+        self._ready()
+        if self._live:
+            self._spinner = self.err.status(Text(text, style="dim"))
+            self._spinner.start()
+
+    def _ready(self) -> None:
+        if self._spinner is not None:
+            self._spinner.stop()
+            self._spinner = None
+
     def meter(self) -> Meter:
         """Progress, in the form that suits whoever is listening."""
-        live = self.err.is_terminal and not self.err.is_dumb_terminal
-        return Meter(self.err, mode="off" if self.quiet else "bars" if live else "lines")
+        self._ready()
+        return Meter(self.err, mode="off" if self.quiet else "bars" if self._live else "lines")
 
     def again(self, *more: str) -> str:
         """This command line, with something added, and without what would start anew."""
-        given = [a for a in ARGUMENTS.get() if a not in ()]
+        given = [a for a in ARGUMENTS.get() if a not in (*more, "--overwrite")]
         return shlex.join(["segstream", *given, *more])
 
     # ---- how it ends
@@ -117,6 +137,7 @@ class Shell:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ready()
         logging.captureWarnings(False)
         logging.getLogger("segstream").setLevel(self._level)
         logging.getLogger().removeHandler(self._handler)

@@ -90,10 +90,10 @@ def teach(
     if there == KIND and resume:
         shell.note(f"The lesson in {out} had come to its end; there is nothing to go on with.")
         return
-    from segstream import teach as library
-
     shell.stopped = lambda: _kept(shell, out)
     with shell.meter() as meter:
+        from segstream import teach as library
+
         result = library.teach(
             model=model,
             data=data,

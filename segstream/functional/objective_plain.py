@@ -33,6 +33,11 @@ class Problem:
     masks      [B, H, W] int16: a slot, UNLABELED or VOID
     allowed    [B, 2, K] bool: the classes that are possible for unlabelled (0) and annotated-background pixels (1)
     threshold  what the probability of a pseudo label must exceed
+
+    >>> masks, allowed = torch.zeros(1, 2, 2, dtype=torch.int16), torch.tensor([[[True, True], [True, False]]])
+    >>> problem = Problem(torch.zeros(1, 2, 1, 1), masks, allowed, threshold=0.8)
+    >>> problem.sole, problem.every  # an annotated-background pixel can be nothing else, an unlabelled one anything
+    ([[False, True]], [[True, False]])
     """
 
     logits: Tensor
@@ -121,7 +126,14 @@ class _Axis:
 
 
 def accumulate(problem: Problem, *, label_weight: float, latent_weight: float, gradient: Tensor | None) -> Sums:
-    """One pass over all pixels; `gradient` ([B, K, h, w] zeros), where given, receives that of the weighted sums."""
+    """One pass over all pixels; `gradient` ([B, K, h, w] zeros), where given, receives that of the weighted sums.
+
+    >>> masks, allowed = torch.ones(1, 2, 2, dtype=torch.int16), torch.ones(1, 2, 2, dtype=torch.bool)
+    >>> problem = Problem(torch.zeros(1, 2, 1, 1), masks, allowed, threshold=0.8)
+    >>> sums = accumulate(problem, label_weight=0.25, latent_weight=0.0, gradient=None)
+    >>> round(sums.label_loss, 3), sums.confidence_sum.tolist()  # 4 log 2
+    (2.773, [0.0, 2.0])
+    """
     logits, masks = problem.logits, problem.masks
     (images, slots, h, w), (height, width) = logits.shape, masks.shape[1:]
     rows, columns = _Axis.of(h, height, logits), _Axis.of(w, width, logits)

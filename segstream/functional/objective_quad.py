@@ -83,7 +83,12 @@ class Sinks(NamedTuple):
 
 
 def accumulate(problem: Problem, *, label_weight: float, latent_weight: float, gradient: Tensor | None) -> Sums:
-    """As `objective_plain.accumulate`, for float32 logits on the CPU; `gradient` has to be contiguous."""
+    """As `objective_plain.accumulate`, for float32 logits on the CPU; `gradient` has to be contiguous.
+
+    >>> sums = accumulate(_smallest(), label_weight=1.0, latent_weight=1.0, gradient=None)
+    >>> sums.label_loss, sums.confidence_count.tolist()
+    (0.0, [1])
+    """
     images, slots, h, w = problem.logits.shape
     given = _given(problem, label_weight, latent_weight, gradient is not None)
     grid = _grid(h, w, *problem.masks.shape[1:])

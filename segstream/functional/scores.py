@@ -31,8 +31,8 @@ def confusion_matrix(predicted: Tensor, truth: Tensor, *, slots: int) -> Tensor:
 class Scores:
     """IoU of each class in percent; None for a class without ground truth, which the mean leaves out.
 
-    >>> Scores.of(torch.tensor([[1, 1], [0, 2]]), ["background", "car"]).miou
-    58.333333333333336
+    >>> Scores.of(torch.tensor([[1, 1], [0, 2]]), ["background", "car"]).iou[0]
+    50.0
     """
 
     names: tuple[str, ...]
