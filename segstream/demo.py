@@ -57,6 +57,7 @@ def run_demo(*, out: Path, seed: int = 0, progress: Tell | None = None) -> dict[
         "unit": "percent",
         "seed": seed,
         "methods": {m: {k: s[k] for k in ("miou", "imiou", "final", "view")} for m, s in summaries.items()},
+        "runs": {m: s["folder"].name for m, s in summaries.items()},
         "joint": bound.miou,
         "seconds": time.perf_counter() - started,
     }

@@ -20,7 +20,7 @@ from segstream.augment import Augment
 from segstream.classes import ClassTable
 from segstream.config import Recipe, TrainingSettings
 from segstream.data import BaseSet, JointSet, Scenario, Source, Splits, Stream, TestSet
-from segstream.data.source import Cached
+from segstream.data.source import Cached, DataError
 from segstream.devices import make_fabric
 from segstream.evaluate import evaluate
 from segstream.functional.scores import Scores
@@ -181,14 +181,18 @@ class Experiment:
 
     # ---- online
 
+    def probe(self, name: str, settings: Mapping[str, Any]) -> Method:
+        """A stand-in over a tiny network: checks the settings, and knows the policy that they ask for."""
+        chosen = dict(self.recipe.methods.get(name, {})) | dict(settings)
+        return create(name, Segmenter.create("tiny", weights=None), settings=chosen)
+
     def method(self, name: str, base: Segmenter, settings: Mapping[str, Any], *, seed: int) -> Method:
         """A method over a copy of the base, with its memory seeded by one pass over the base set."""
         memory = self.recipe.memory
         cls: type[Method] = plugins.load("methods", name)
         segmenter = Segmenter.from_state(*base.to_state()).to(self.fabric.device)
         chosen = dict(self.recipe.methods.get(name, {})) | dict(settings)
-        probe = create(name, segmenter, settings=chosen)  # checks the settings, and knows the policy they ask for
-        policy = memory.policy or probe.policy()
+        policy = memory.policy or self.probe(name, settings).policy()
         keeps = cls.default_policy is not None and policy is not None
         method = create(
             name,
@@ -229,9 +233,13 @@ class Experiment:
         pictures: int = 6,
     ) -> dict[str, Any]:
         """One method through the whole stream, into a run folder. Returns its summary."""
-        plugins.load("methods", name)  # a misspelt name is an error before anything is written
         seed = self.recipe.run.seed if seed is None else seed
         split = split or self.recipe.data.split
+        self.probe(name, settings or {})  # what is wrong is said before anything is written
+        self.stream(seed=seed)
+        for needed in filter(None, (split, tuning_split)):
+            if not len(self.test_set(0, needed)):
+                raise DataError(f"The split {needed!r} has no picture with a base class, so nothing could be scored.")
         # ---- the folder: a new one, or the one that is gone on with
         facts = about() | {"method": name, "seed": seed, "threads": self.threads, "split": split}
         config = self.recipe.to_toml()
@@ -277,7 +285,7 @@ def run(
 
     >>> import tempfile
     >>> from segstream.config import load_recipe
-    >>> small = ["data.train_size=40", "data.image_size=[32, 32]", "network.name=tiny", "base.epochs=1", "augment.crop=32"]
+    >>> small = ["data.train_size=40", "data.image_size=[32, 32]", "network.name=tiny"]
     >>> run(load_recipe("demo", small), method="emm", out=Path(tempfile.mkdtemp()))
     Traceback (most recent call last):
     ValueError: There is no method 'emm'. Did you mean 'em'? Known: em, er, finetune.

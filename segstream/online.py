@@ -90,7 +90,7 @@ class OnlineRun:
                     self._checkpoint()
                 continue
             self._learned(item)
-            self.tell(Progress(f"stage {self.stage}", self.taken, len(stream), self._text(item)))
+            self.tell(Progress(f"{self.method.name}, stage {self.stage}", self.taken, len(stream), self._text(item)))
             if time.perf_counter() - saved > CHECKPOINT_SECONDS:
                 self._checkpoint()
                 saved = time.perf_counter()

@@ -58,8 +58,8 @@ def demo(folder: Path, pictures: int) -> Image.Image:
     """Some pictures of a finished demo: truth, em after each stage, and finetune at the end."""
     em = folder / "em" / "predictions"
     stages = sorted((p for p in em.glob("stage-*")), key=lambda p: int(p.name.removeprefix("stage-")))
-    view = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["methods"]["finetune"]["view"]
-    other = folder / f"finetune-{view}" / "predictions" / stages[-1].name
+    runs = json.loads((folder / "summary.json").read_text(encoding="utf-8"))["runs"]
+    other = folder / runs["finetune"] / "predictions" / stages[-1].name
     columns = [em / "images", em / "truth" / stages[-1].name, *stages, other]
     names = [path.name for path in sorted(stages[0].glob("*.png"))][:pictures]
     rows = [[Image.open(column / name).convert("RGB") for column in columns] for name in names]

@@ -45,7 +45,7 @@ def _show(shell: Shell, out: Path, summary: dict[str, Any]) -> None:
     from segstream.report.record import labelled, read
     from segstream.report.tables import score_table
 
-    folders = [_folder(out, method, told["view"]) for method, told in summary["methods"].items()]
+    folders = [out / name for name in summary["runs"].values()]
     records = labelled([read(folder) for folder in folders])
     bound = {"label": "joint (bound)", "miou": summary["joint"]}
     shell.show("mIoU in percent after each stage; * marks the best:", score_rows(score_table(records, bound)), "")
@@ -57,9 +57,3 @@ def _show(shell: Shell, out: Path, summary: dict[str, Any]) -> None:
         f"The page with curves and pictures: {out / 'report.html'}",
         f"Try the model that em ended with: segstream predict --model {out / 'model'} {pictures} --out {out}-found",
     )
-
-
-def _folder(out: Path, method: str, view: str) -> Path:
-    """A method that was tried in two views has a folder for each."""
-    viewed = out / f"{method}-{view}"
-    return viewed if viewed.exists() else out / method

@@ -211,6 +211,8 @@ def value_lookup(count: int, *, void: int | None, unlabeled: int | None) -> npt.
     for label, value in (("void", void), ("unlabeled", unlabeled)):
         if value is not None and not 0 <= value <= 255:
             raise DataError(f"`{label}` is {value}; an 8-bit mask holds values from 0 to 255.")
+    if unlabeled is not None and 1 <= unlabeled < count:
+        raise DataError(f"`unlabeled` is {unlabeled}, but that value is a class of classes.txt (1 to {count - 1}).")
     if void == unlabeled:
         void = None  # whoever names 255 as unlabelled means that there is no void
     if count > 256 or (void is not None and void < count):
