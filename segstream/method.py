@@ -291,7 +291,7 @@ def create(
 
     >>> create("em", Segmenter.create("tiny", weights=None), settings={"treshold": 0.5})
     Traceback (most recent call last):
-    ValueError: The method 'em' has no setting 'treshold'. Did you mean 'threshold'? ...
+    ValueError: The method 'em' has no setting 'treshold'. Did you mean 'threshold'?
     """
     cls: type[Method] = plugins.load("methods", name)
     known, kinds = cls.setting_names(), get_type_hints(cls)

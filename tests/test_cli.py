@@ -774,7 +774,7 @@ def test_demo_ends_with_a_table_and_a_line_to_try(
         for method, folder in folders.items():
             run_recipe(load_recipe(str(recipe)), method=method, out=out / folder)
         methods = {m: {"miou": [1.0, 2.0], "imiou": 2.0, "final": 2.0, "view": view} for m, view in views.items()}
-        return {"unit": "percent", "methods": methods, "joint": 77.7}
+        return {"unit": "percent", "methods": methods, "runs": folders, "joint": 77.7}
 
     monkeypatch.setattr("segstream.demo.run_demo", small)
     said = ss("demo", "--out", "runs/demo")

@@ -66,9 +66,9 @@ def test_the_camvid_recipe_says_what_the_study_did() -> None:
     assert (recipe.scenario.rule, recipe.scenario.max_images, recipe.scenario.batch) == ("overlapped", 240, 4)
     assert (recipe.memory.capacity, recipe.network.decoder_channels, recipe.network.output_stride) == (50, 128, 16)
     assert (recipe.base.epochs, recipe.base.batch, recipe.base.lr) == (60, 24, 0.05)
-    assert (recipe.augment.crop, recipe.augment.scale, recipe.augment.border) == (320, (0.6, 1.3), "reflect")
+    assert (recipe.augment.crop, recipe.augment.scale, recipe.augment.border) == (320, (0.77, 1.67), "reflect")
     assert (recipe.run.precision, recipe.data.split) == ("bf16-mixed", "test")
-    assert recipe.methods == {"em": {"lr": 0.01}}
+    assert recipe.methods == {key: {"lr": 0.01} for key in ("em", "er", "finetune")}
 
 
 def test_the_small_form_differs_in_what_it_names_only() -> None:
@@ -157,8 +157,8 @@ def test_a_recipe_extends_another(tmp_path: Path) -> None:
         ("title=A new title", "title", "", "A new title"),
         ("methods.em.lr=1e-3", "methods", "em", {"lr": 0.001}),
         ("methods.em.threshold=.75", "methods", "em", {"lr": 0.01, "threshold": 0.75}),
-        ("methods.er.view=ignore", "methods", "er", {"view": "ignore"}),
-        ("methods.er.flags=[1, 2]", "methods", "er", {"flags": [1, 2]}),
+        ("methods.er.view=ignore", "methods", "er", {"lr": 0.01, "view": "ignore"}),
+        ("methods.er.flags=[1, 2]", "methods", "er", {"lr": 0.01, "flags": [1, 2]}),
         ("methods.em.augment.crop=32", "methods", "em", {"lr": 0.01, "augment": {"crop": 32}}),
     ],
 )

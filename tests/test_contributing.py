@@ -81,7 +81,7 @@ def test_the_examples_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.Monk
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     code = "\n".join(re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE))
     # The same on fewer and smaller pictures.
-    for large, small in (("train_size=400, image_size=(128, 128)", "train_size=24, test_size=2, image_size=(32, 32)"),
+    for large, small in (("train_size=200, image_size=(128, 128)", "train_size=24, test_size=2, image_size=(32, 32)"),
                          ("epochs=8, batch=16", "epochs=1, batch=12")):  # fmt: skip
         assert code.count(large) == 1, f"The README does not say {large!r} any more."
         code = code.replace(large, small)

@@ -40,6 +40,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("compare", "report", "service"),
     ("demo",),
     ("cli",),
+    ("__main__",),
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names if name != TOGETHER}
 
@@ -318,7 +319,7 @@ def test_files_and_functions_are_small() -> None:
     found = []
     for module in modules().values():
         lines = module.text.count("\n")
-        if lines >= 350:
+        if lines >= 350 and module.path.name not in LONG:
             found.append(f"{module.path}: {lines} lines")
         for node in ast.walk(module.tree):
             if isinstance(node, ast.FunctionDef) and node.body:

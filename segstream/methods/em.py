@@ -43,7 +43,8 @@ class EM(Method):
     class_balanced (memory policy), relabelling (E-step and composite loss), cosine (the head that a base is trained
     with), dynamic_sampling.
 
-    view  of unlabelled pixels where `relabelling` is off; with it they are latent
+    view  of unlabelled pixels: `latent`; without relabelling there is no such view, and er's `ignore` takes its place,
+          or `background` where that is asked for
 
     >>> from segstream import Memory, Segmenter
     >>> method = EM(Segmenter.create("tiny", weights=None, classes=["road"]), memory=Memory(capacity=10), seed=0)
@@ -64,7 +65,7 @@ class EM(Method):
     relabelling: bool = True
     cosine: bool = True
     dynamic_sampling: bool = True
-    view: Literal["ignore", "background"] = "ignore"
+    view: Literal["latent", "ignore", "background"] = "latent"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -78,7 +79,7 @@ class EM(Method):
         confidence = self.measured()  # E(c)
         drawn = self.memory_.draw(len(new), generator=self.generator, class_weights=self.odds(confidence))  # Eq. 3
         joint = self.join(new, drawn.samples)
-        labels = joint.masks if self.relabelling else targets(joint.masks, self.view)
+        labels = joint.masks if self.relabelling else targets(joint.masks, self.plain_view)
         if not self.enters(labels):
             return self.idle(rewind)
         logits = self.forward(joint.images)  # one forward for both steps
@@ -100,6 +101,10 @@ class EM(Method):
             return None
         stored = self.memory_.counts()
         return class_probabilities({c: e for c, e in confidence.items() if c in stored}, sharpness=self.sharpness)
+
+    @property
+    def plain_view(self) -> Literal["ignore", "background"]:
+        return "ignore" if self.view == "latent" else self.view
 
     def objective(self, logits: Tensor, labels: Tensor, excluded: Tensor) -> Objective:
         if not self.relabelling:
@@ -164,7 +169,9 @@ class EM(Method):
             )
         check_choice("normalise", self.normalise, ("joint", "per_term"))
         check_choice("base_confidence", self.base_confidence, ("measured", "zero"))
-        check_choice("view", self.view, ("ignore", "background"))
+        check_choice("view", self.view, ("latent", "ignore", "background"))
+        if self.relabelling and self.view != "latent":
+            raise ValueError(f"view={self.view!r} needs relabelling=False: relabelling is what makes pixels latent.")
 
     def extra_state(self) -> dict[str, Any]:
         return {
