@@ -20,7 +20,6 @@ _HOMES = {
     "Scenario": "segstream.data",
     "Segmenter": "segstream.models",
     "Stream": "segstream.data",
-    "evaluate": "segstream.evaluate",
     "load": "segstream.method",
     "run": "segstream.engine",
 }
@@ -36,7 +35,6 @@ __all__ = [
     "Segmenter",
     "Stream",
     "__version__",
-    "evaluate",
     "load",
     "run",
 ]
@@ -45,7 +43,6 @@ if TYPE_CHECKING:
     from segstream.classes import ClassTable
     from segstream.data import Scenario, Stream
     from segstream.engine import run
-    from segstream.evaluate import evaluate
     from segstream.memory import Memory
     from segstream.method import load
     from segstream.models import Segmenter

@@ -168,6 +168,7 @@ class Experiment:
             "names": list(names),
             "data": asdict(self.recipe.data) | {"val_size": 0, "test_size": 0, "split": ""},
             "pictures": hashlib.sha256("\n".join(ids).encode()).hexdigest(),
+            "files": _stamp(self.recipe.data.root, self.recipe.network.weights),
             "network": asdict(self.recipe.network) | {"head": head},
             "augment": asdict(self.augment),
             "schedule": asdict(schedule),
@@ -235,22 +236,23 @@ class Experiment:
         """One method through the whole stream, into a run folder. Returns its summary."""
         seed = self.recipe.run.seed if seed is None else seed
         split = split or self.recipe.data.split
-        self.probe(name, settings or {})  # what is wrong is said before anything is written
+        probe = self.probe(name, settings or {})  # what is wrong is said before anything is written
         self.stream(seed=seed)
         for needed in filter(None, (split, tuning_split)):
             if not len(self.test_set(0, needed)):
                 raise DataError(f"The split {needed!r} has no picture with a base class, so nothing could be scored.")
         # ---- the folder: a new one, or the one that is gone on with
         facts = about() | {"method": name, "seed": seed, "threads": self.threads, "split": split}
+        facts |= {"tuning_split": tuning_split, "settings": dict(settings or {})}
         config = self.recipe.to_toml()
-        going_on = resume and out.exists() and any(out.iterdir())
+        going_on = resume and (out / storage.INDEX).exists()
         run = (Run.resume if going_on else Run.create)(out, config=config, about=facts)
         if going_on and run.finished and run.summary is not None:
             return run.summary
         place = OnlineRun.place(run)
         if place is None:
             run.rewind(0)
-            method = self.method(name, base or self.base(), settings or {}, seed=seed)
+            method = self.method(name, base or self.base(head=probe.head() or ""), settings or {}, seed=seed)
         else:
             method = resumed(run, self.fabric)
         online = OnlineRun(
@@ -295,6 +297,19 @@ def run(
 
 def _schedule(section: TrainingSettings) -> Schedule:
     return Schedule(**asdict(section))
+
+
+def _stamp(*places: str) -> str:
+    """Names, sizes and times of files and of what lies below folders: a corrected mask makes another base."""
+    found: list[tuple[str, int, int]] = []
+    for place in filter(None, places):
+        files = [Path(place)] if Path(place).is_file() else []
+        for folder, below, names in os.walk(place):
+            # Not what we wrote there: a run beside its data would make every next base another.
+            below[:] = sorted(name for name in below if not (Path(folder) / name / storage.INDEX).exists())
+            files += [Path(folder) / name for name in sorted(names)]
+        found += [(str(f), (status := f.stat()).st_size, status.st_mtime_ns) for f in files]
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
 
 def cache_folder() -> Path:

@@ -78,10 +78,11 @@ class Statistics:
     @classmethod
     def of(cls, found: Objective, *, reduce: Callable[[Tensor], Tensor] | None) -> Statistics:
         loss = found.loss.detach()
-        scalars = [torch.as_tensor(x, dtype=torch.float64).cpu() for x in (loss, found.labelled, found.latent)]
+        # To the host first: MPS has no float64.
+        scalars = [x.cpu().to(torch.float64) for x in (loss, found.labelled, found.latent)]
         counts = (found.kept, found.candidates, found.confidence_sum, found.confidence_count)
         flat = torch.cat([torch.stack(scalars), *(c.to("cpu", torch.float64) for c in counts)])
-        values = flat if reduce is None else reduce(flat.to(loss.device)).cpu()
+        values = flat if reduce is None else reduce(flat)
         return cls(float(values[0]), int(values[1]), int(values[2]), *values[3:].chunk(4))
 
 
@@ -142,6 +143,11 @@ def drawing_from(generator: torch.Generator, device: torch.device) -> Iterator[N
     True
     """
     seed = int(torch.randint(2**62, (), generator=generator))
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
+    if device.type == "cpu":
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(seed)
+            yield
+    else:
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.manual_seed(seed)
+            yield

@@ -22,7 +22,7 @@ from torch import Tensor
 from segstream import plugins, storage
 from segstream.augment import Augment
 from segstream.classes import VOID
-from segstream.devices import sum_over
+from segstream.devices import make_fabric, sum_over
 from segstream.functional.objective import Objective
 from segstream.joint import Joint, Statistics, check_samples, drawing_from, packed, seeded
 from segstream.memory import Drawn, Memory
@@ -70,7 +70,7 @@ class Method(ABC):
         if self.memory is None and self.policy() is not None:
             self.memory = Memory(policy=self.policy() or "")
         if self.fabric is None:
-            self.fabric = Fabric(accelerator=self.segmenter.device.type, devices=1)
+            self.fabric = make_fabric(str(self.segmenter.device))
         self.reduce = sum_over(self.fabric)  # over all processes; None with a single one
         self.generator = seeded(self.seed)
         self.optimiser = Optimiser(
@@ -85,6 +85,10 @@ class Method(ABC):
     def policy(self) -> str | None:
         """Who stays in the memory that the method makes for itself; None: it keeps nothing."""
         return self.default_policy
+
+    def head(self) -> str | None:
+        """The head of the base that an experiment trains for it; None: the recipe's."""
+        return None
 
     def check_settings(self) -> None:
         """Refuse impossible values. A subclass adds its own and calls this."""
@@ -121,6 +125,7 @@ class Method(ABC):
     def add_classes(self, names: Sequence[str]) -> None:
         """Grow the label space: the only stage boundary there is."""
         before = len(self.segmenter.classes)
+        self.segmenter.classes.extend(names)  # what is wrong with the names is said before anything changes
         self.before_growth(names)
         self.segmenter.add_classes(names, generator=self.generator)
         new = frozenset(range(before, len(self.segmenter.classes)))

@@ -16,10 +16,10 @@ from lightning_fabric import Fabric
 from segstream import storage
 from segstream.augment import Augment
 from segstream.classes import VOID
-from segstream.devices import sum_over
+from segstream.devices import make_fabric, sum_over
 from segstream.functional.label_space import targets
 from segstream.functional.objective import cross_entropy
-from segstream.joint import Joint, packed, seeded
+from segstream.joint import Joint, drawing_from, packed, seeded
 from segstream.models import Segmenter
 from segstream.optimiser import Optimiser
 from segstream.types import Sample
@@ -101,15 +101,22 @@ def fit(
     schedule = schedule or Schedule()
     if not len(data):
         raise ValueError("There is no image to train on.")
-    fabric = fabric or Fabric(accelerator=segmenter.device.type, devices=1)
+    fabric = fabric or make_fabric(str(segmenter.device))
     options = {"momentum": schedule.momentum, "weight_decay": schedule.weight_decay}
     optimiser = Optimiser(segmenter, fabric, lr=schedule.lr, **options)
     reduce = sum_over(fabric)
     generator = seeded(seed)
-    identity = {"schedule": asdict(schedule), "augment": asdict(augment) if augment else None, "images": len(data)}
-    first = _resume(checkpoint, segmenter, optimiser, generator, identity) if checkpoint else 0
+    identity = {
+        "schedule": asdict(schedule),
+        "augment": asdict(augment) if augment else None,
+        "images": len(data),
+        "network": segmenter.spec,
+        "classes": segmenter.classes.names,
+        "seed": seed,
+    }
+    first, loss = _resume(checkpoint, segmenter, optimiser, generator, identity) if checkpoint else (0, 0.0)
     per_epoch = -(-len(data) // schedule.batch)
-    total, loss = per_epoch * schedule.epochs, 0.0
+    total = per_epoch * schedule.epochs
     for epoch in range(first, schedule.epochs):
         losses: list[float] = []
         for k, samples in enumerate(_batches(data, schedule.batch, augment, generator, _workers(workers, fabric))):
@@ -121,7 +128,9 @@ def fit(
             if float(entering if reduce is None else reduce(entering)) == 0:
                 continue
             segmenter.training_mode("train")
-            found = cross_entropy(optimiser.module(joint.images), labels, reduce=reduce)
+            with drawing_from(generator, fabric.device):
+                logits = optimiser.module(joint.images)
+            found = cross_entropy(logits, labels, reduce=reduce)
             optimiser.step(found.loss, lr=schedule.rate(done=done / total))
             losses.append(float(found.loss.detach()))
             if progress is not None:
@@ -186,10 +195,10 @@ def _resume(
     optimiser: Optimiser,
     generator: torch.Generator,
     identity: dict[str, Any],
-) -> int:
-    """Take over the last finished epoch, if there is one. Returns how many epochs are done."""
+) -> tuple[int, float]:
+    """Take over the last finished epoch, if there is one. Returns how many are done, and the mean loss of the last."""
     if not (folder / storage.INDEX).exists():
-        return 0
+        return 0, 0.0
     saved = storage.load_folder(folder, kind="fit")
     note = saved.document["fit"]
     differing = [k for k, v in identity.items() if note.get(k) != _plain(v)]
@@ -200,7 +209,7 @@ def _resume(
     segmenter.load_state_dict(safetensors.torch.load(saved.read("weights.safetensors")))
     optimiser.load_buffers(safetensors.torch.load(saved.read("optimiser.safetensors")))
     generator.set_state(safetensors.torch.load(saved.read("generator.safetensors"))["generator"])
-    return int(note["epochs_done"])
+    return int(note["epochs_done"]), float(note["loss"])
 
 
 def _plain(value: Any) -> Any:

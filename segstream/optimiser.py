@@ -9,7 +9,7 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from segstream.models import Segmenter
+from segstream.models import Segmenter, batchnorm
 
 __all__ = ["Optimiser"]
 
@@ -72,3 +72,15 @@ class Optimiser:
         self._wrapped.zero_grad(set_to_none=True)
         self.fabric.backward(loss * self.fabric.world_size)  # DDP averages; the loss is a share of a sum
         self._wrapped.step()
+        if self.fabric.world_size > 1:
+            self._share_statistics()
+
+    @torch.no_grad()
+    def _share_statistics(self) -> None:
+        """Running statistics, which each process moves by its own images, become their mean."""
+        for layer in batchnorm.moving(self.segmenter):
+            for buffer in (layer.running_mean, layer.running_var):
+                if buffer is not None:
+                    mean = self.fabric.all_reduce(buffer.clone(), reduce_op="mean")
+                    assert isinstance(mean, Tensor)
+                    buffer.copy_(mean)

@@ -14,8 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from segstream.atomic import TEMPORARY
 from segstream.schema import to_toml
 from segstream.storage import (
+    INDEX,
     StateError,
     append_json_line,
     load_folder,
@@ -30,7 +32,9 @@ from segstream.storage import (
 
 __all__ = ["Run", "claim"]
 
-_CLUTTER = {".DS_Store", "Thumbs.db", "desktop.ini"}  # what desktops leave in folders that people see as empty
+ASKED = ("method", "settings", "seed", "split", "tuning_split")  # what decides a run beside its recipe
+# What desktops, and a save of ours that was killed at its very first file, leave in folders that people see as empty.
+CLUTTER = frozenset({".DS_Store", "Thumbs.db", "desktop.ini", f".{INDEX}{TEMPORARY}"})
 
 
 def claim(folder: Path, *, kind: str, replace: bool = False) -> None:
@@ -49,7 +53,7 @@ def claim(folder: Path, *, kind: str, replace: bool = False) -> None:
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise StateError(f"{folder} is a file; give a new or an empty folder.")
-    found = {path for path in folder.iterdir() if path.name not in _CLUTTER} if folder.exists() else set()
+    found = {path for path in folder.iterdir() if path.name not in CLUTTER} if folder.exists() else set()
     mark = folder / "segstream.json"
     if found and mark not in found:
         raise StateError(f"{folder} is not empty and not of segstream; give a new or an empty folder.")
@@ -92,13 +96,17 @@ class Run:
     def create(cls, folder: Path, *, config: str, about: Mapping[str, Any], replace: bool = False) -> Run:
         """A new run folder; `config` is the resolved recipe as TOML, `about` what `segstream.about` says and more."""
         claim(folder, kind="run", replace=replace)
-        write_text(Path(folder) / "config.toml", config)
-        write_json(Path(folder) / "about.json", dict(about))
-        return cls(folder)
+        run = cls(folder)
+        run._begin(config, about)
+        return run
+
+    def _begin(self, config: str, about: Mapping[str, Any]) -> None:
+        write_text(self.folder / "config.toml", config)
+        write_json(self._about, dict(about))
 
     @classmethod
     def resume(cls, folder: Path, *, config: str, about: Mapping[str, Any]) -> Run:
-        """The run that was started there with the same recipe and method; anything else is refused.
+        """The run that was started there with the same recipe, method and seed; anything else is refused.
 
         >>> import tempfile
         >>> folder = Path(tempfile.mkdtemp())
@@ -108,8 +116,12 @@ class Run:
         segstream.atomic.StateError: ... was started with base.epochs = 3, not 4; ...
         """
         run = cls(folder)
-        before = {**_flat(run.config), "method": run.about.get("method")}
-        now = {**_flat(tomllib.loads(config)), "method": about.get("method")}
+        if not run._about.exists():  # stopped between its first file and its last
+            run._begin(config, about)
+        before, now = (
+            _flat({**recipe, **{key: facts.get(key) for key in ASKED}})
+            for recipe, facts in ((run.config, run.about), (tomllib.loads(config), about))
+        )
         for key in sorted(before.keys() | now.keys()):
             if before.get(key) != now.get(key):
                 raise StateError(

@@ -39,9 +39,22 @@ def learn(fabric: Fabric) -> dict[str, torch.Tensor]:
         out |= {f"{name}.{k}": v for k, v in snapshot(method).items() if not k.startswith("memory")}
         out[f"{name}.confidence"] = torch.tensor([getattr(method, "confidence", {}).get(c, 0.0) for c in (1, 2)])
         out[f"{name}.ids"] = torch.tensor([hash_of(i) for i in method.memory_.ids()])
+    for name, value in normalised(fabric).items():
+        out[f"normalised.{name}"] = value
     segmenter = Segmenter.create("tiny", weights=None, classes=["red"], seed=3)
     fit(segmenter, squares(1, range(5)).samples, schedule=Schedule(epochs=2, batch=3), fabric=fabric)
     return out | {f"fit.{k}": v for k, v in segmenter.to_state()[1].items()}
+
+
+def normalised(fabric: Fabric) -> dict[str, torch.Tensor]:
+    """A network with batch statistics, whose head outgrows its block: other numbers than one process's, but alike."""
+    segmenter = Segmenter.create("tiny_bn", weights=None, classes=["red"], seed=3)
+    method = EM(segmenter, memory=Memory(capacity=5), fabric=fabric, lr=0.05)
+    method.remember(squares(1, range(3), complete=[1]))
+    method.add_classes(["blue", *(f"class {i}" for i in range(80))])
+    for k in range(2):
+        method.learn(squares(2, [k, k + 9, k + 20], known=83, rest=UNLABELED, complete=[2]))
+    return snapshot(method)
 
 
 def hash_of(name: str) -> int:
@@ -59,7 +72,7 @@ def test_two_processes_equal_one(tmp_path: Path) -> None:
     two.launch(work, tmp_path)
     both = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
     for name, value in alone.items():
-        for other in both:
+        for other in both if not name.startswith("normalised") else ():
             if value.is_floating_point():
                 assert torch.allclose(other[name], value, atol=1e-5, rtol=0), name
             else:

@@ -215,6 +215,10 @@ def test_a_method_that_raises_has_changed_nothing(monkeypatch: pytest.MonkeyPatc
         method.add_classes(["blue", "red"])
     assert len(method.segmenter.classes) == 2
     assert same(before, snapshot(method))
+    em = make(EM)
+    with pytest.raises(ValueError, match="exists already"):
+        em.add_classes(["blue", "red"])
+    assert em.extra_state() == make(EM).extra_state()  # E(c) is measured when the classes really come
 
 
 def test_load_says_what_is_wrong(tmp_path) -> None:  # type: ignore[no-untyped-def]

@@ -110,3 +110,44 @@ def test_engine_goes_on_in_the_middle_of_a_stage() -> None:
     rest = [x for x in run(items[2:], stopped, stage=1, taken=2) if isinstance(x, StageEnd)]
     assert ends == rest == [StageEnd(1, 4), StageEnd(2, 5)]
     assert same(snapshot(through), snapshot(stopped))
+
+
+def test_fit_draws_from_its_own_seed_alone(tmp_path: Path) -> None:
+    """A decoder with dropout: the global generator neither decides anything nor moves."""
+
+    def go(checkpoint: Path | None = None, stop: bool = False) -> dict[str, torch.Tensor]:
+        segmenter = fresh()
+        segmenter.body.decoder.append(torch.nn.Dropout(0.5))  # type: ignore[operator]
+
+        def told(at: FitProgress) -> None:
+            if stop and at.epoch == 1:
+                raise KeyboardInterrupt
+
+        before = torch.random.get_rng_state()
+        schedule = Schedule(epochs=2, batch=4)
+        try:
+            fit(segmenter, DATA, schedule=schedule, checkpoint=checkpoint, progress=told)
+        finally:
+            assert torch.equal(before, torch.random.get_rng_state())
+        return segmenter.to_state()[1]
+
+    through = go()
+    torch.rand(3)
+    again = go()
+    assert all(torch.equal(through[k], again[k]) for k in through)
+    with pytest.raises(KeyboardInterrupt):
+        go(tmp_path / "c", stop=True)
+    torch.rand(3)
+    resumed = go(tmp_path / "c")
+    assert all(torch.equal(through[k], resumed[k]) for k in through)
+
+
+@pytest.mark.parametrize("other", [{"seed": 1}, {"classes": ["blue"]}])
+def test_fit_refuses_to_go_on_with_another_training(tmp_path: Path, other: dict[str, object]) -> None:
+    schedule = Schedule(epochs=1)
+    loss = fit(fresh(), DATA, schedule=schedule, checkpoint=tmp_path)
+    assert fit(fresh(), DATA, schedule=schedule, checkpoint=tmp_path) == loss
+    names = other.pop("classes", ["red"])
+    segmenter = Segmenter.create("tiny_bn", weights=None, classes=names, seed=1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="another training"):
+        fit(segmenter, DATA, schedule=schedule, checkpoint=tmp_path, **other)  # type: ignore[arg-type]

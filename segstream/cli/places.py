@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 from segstream import storage
+from segstream.runs import CLUTTER
 from segstream.storage import StateError
 
 __all__ = ["CLUTTER", "TRAINING", "check_in", "check_out", "kind_of"]
 
-CLUTTER = frozenset({".DS_Store", "Thumbs.db", "desktop.ini"})  # what desktops leave in folders that look empty
 TRAINING = "training"  # subfolder in which an unfinished training waits
 COMPLETE = ("segmenter", "method")  # nothing is left to go on with
 

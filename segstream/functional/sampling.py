@@ -19,7 +19,7 @@ PerClass = Mapping[int, float] | Sequence[float] | Tensor
 
 
 def class_probabilities(confidence: Mapping[int, float], *, sharpness: float) -> dict[int, float]:
-    """P_s(c) = exp(-eta E(c)) / sum over all classes given (the paper's Eq. 3).
+    """P_s(c) = exp(-eta E(c)) / sum over all classes given (the paper's Eq. 5).
 
     To draw from some classes only, give only these: it is the same as giving all and renormalising.
 

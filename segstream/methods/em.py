@@ -77,18 +77,16 @@ class EM(Method):
         started, rewind = time.perf_counter(), self.generator.get_state()
         new = self.accept(batch)  # N
         confidence = self.measured()  # E(c)
-        drawn = self.memory_.draw(len(new), generator=self.generator, class_weights=self.odds(confidence))  # Eq. 3
+        drawn = self.memory_.draw(len(new), generator=self.generator, class_weights=self.odds(confidence))  # Eq. 5
         joint = self.join(new, drawn.samples)
         labels = joint.masks if self.relabelling else targets(joint.masks, self.plain_view)
         if not self.enters(labels):
             return self.idle(rewind)
-        logits = self.forward(joint.images)  # one forward for both steps
-        found = self.objective(
-            self.adjusted(logits), labels, joint.excluded
-        )  # E-step (Eq. 4) and the M-step's loss (Eq. 5)
+        logits = self.adjusted(self.forward(joint.images))
+        found = self.objective(logits, labels, joint.excluded)  # E-step (Eq. 6), the M-step's loss (Eq. 7): one forward
         self.step(found.loss)
         seen = self.summed(found)
-        self.confidence = update_confidence(
+        self.confidence = update_confidence(  # Eq. 3 and 4
             confidence, seen.confidence_sum, seen.confidence_count, momentum=self.confidence_momentum
         )
         self.count(seen.confidence_count)
@@ -155,6 +153,9 @@ class EM(Method):
 
     def policy(self) -> str:
         return "class_balanced" if self.class_balanced else "reservoir"
+
+    def head(self) -> str:
+        return "cosine" if self.cosine else "linear"
 
     def check_settings(self) -> None:
         super().check_settings()

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-__all__ = ["freeze", "layers", "prepare", "still_statistics"]
+__all__ = ["freeze", "layers", "moving", "prepare", "still_statistics"]
 
 _FROZEN = "_segstream_frozen"
 _LENT = "_segstream_lent"
@@ -22,6 +22,16 @@ _LENT = "_segstream_lent"
 def layers(module: nn.Module) -> list[_BatchNorm]:
     """All BatchNorm layers below a module (timm's with a built-in activation are among them)."""
     return [m for m in module.modules() if isinstance(m, _BatchNorm)]
+
+
+def moving(module: nn.Module) -> list[_BatchNorm]:
+    """The layers whose running statistics a forward pass would move now.
+
+    >>> both = nn.Sequential(nn.BatchNorm2d(3), nn.BatchNorm2d(3).eval())
+    >>> moving(both) == [both[0]]
+    True
+    """
+    return [m for m in layers(module) if m.training and m.track_running_stats and not getattr(m, _FROZEN, False)]
 
 
 def prepare(module: nn.Module) -> None:
