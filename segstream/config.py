@@ -165,7 +165,7 @@ class RunSettings:
     'auto'
     """
 
-    precision: str = limited("32-true", choices=("32-true", "bf16-mixed", "16-mixed"))
+    precision: str = limited("32-true", choices=("32-true", "bf16-mixed"))
     threads: int = limited(1, low=1)
     device: str = "auto"
     seed: int = limited(0, low=0)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 __all__ = ["PRECISIONS", "make_fabric", "sum_over"]
 
-PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
+PRECISIONS = ("32-true", "bf16-mixed")
 
 
 def make_fabric(device: str = "auto", *, precision: str = "32-true") -> Fabric:

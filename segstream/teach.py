@@ -53,14 +53,14 @@ class Plan:
     crop, scale, variants  see `Augment`
 
     >>> Plan().passes(36), Plan(updates=10, least=3).passes(100)
-    (20, 3)
+    (12, 3)
     """
 
     trainable: str = "decoder"
     lr: float = 0.05
     balance: float = 0.25
     batch: int = 1
-    updates: int = 720
+    updates: int = 400
     least: int = 4
     crop: int = 480
     scale: tuple[float, float] = (1.0, 1.0)

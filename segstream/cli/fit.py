@@ -90,7 +90,7 @@ def fit(
         ),
     ] = None,
     precision: Annotated[
-        str, typer.Option(metavar="KIND", help="32-true, bf16-mixed or 16-mixed (GPU).", rich_help_panel=TRAINING)
+        str, typer.Option(metavar="KIND", help="32-true, or bf16-mixed (GPU).", rich_help_panel=TRAINING)
     ] = "32-true",
     max_side: MaxSide = 1024,
     seed: Seed = 0,
