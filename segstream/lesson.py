@@ -100,7 +100,19 @@ def open_lesson(
     learn = PartlyLabelled(cached, new, table, complete=finished, prefix=f"{'+'.join(new)}/")
     shapes = [cached.load(i)[1].shape for i in range(len(cached))]  # any picture that cannot be read is found now
     size = max(s[0] for s in shapes), max(s[1] for s in shapes)
-    return Lesson(new, table, learn, judged, finished, size, _one_sided(cached, new, unlabeled, known))
+    warnings = (*_one_sided(cached, new, unlabeled, known), *_denied(train, new, finished, known))
+    return Lesson(new, table, learn, judged, finished, size, warnings)
+
+
+def _denied(train: Source, new: Sequence[str], finished: Sequence[str], known: ClassTable) -> tuple[str, ...]:
+    """A sentence if annotated background says more than a person may have meant."""
+    absent = [name for slot in known.active if (name := known.name(slot)) not in train.names]
+    if not absent or set(finished) == set(new):  # annotated in full: such pixels stay open for the old classes
+        return ()
+    return (
+        f"Mask value 0 says that none of the model's classes is there, {', '.join(absent)} included; "
+        "use the unlabelled value where one of them may be.",
+    )
 
 
 def _parts(train: Source, val: Source, values: frozenset[int], seed: int) -> tuple[Source, Source]:

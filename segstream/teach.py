@@ -24,7 +24,7 @@ from segstream.data import Repeated
 from segstream.devices import make_fabric
 from segstream.evaluate import evaluate
 from segstream.lesson import Lesson, Rehearsal, open_lesson, open_rehearsal
-from segstream.method import Method, load
+from segstream.method import Method, create, load
 from segstream.methods.em import EM
 from segstream.models import FeatureCache, Segmenter
 from segstream.online import Progress, Tell, silent
@@ -219,14 +219,15 @@ class Pupil:
         segmenter.trainable = plan.trainable
         if plan.variants and plan.trainable != "all":
             segmenter.cache = FeatureCache(capacity_bytes=CACHE_BYTES)
-        method = EM(
+        method = create(
+            "em",
             segmenter,
             memory=None if saved is None else saved.memory,
             fabric=fabric,
-            seed=seed,
-            lr=plan.lr,
-            balance=plan.balance,
+            settings=(saved.settings() if isinstance(saved, EM) else {})
+            | {"seed": seed, "lr": plan.lr, "balance": plan.balance, "augment": None},
         )
+        assert isinstance(method, EM)
         if isinstance(saved, EM):
             method.confidence = dict(saved.confidence)
         return cls(method, plan, segmenter.classes)
