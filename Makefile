@@ -43,6 +43,7 @@ $(READY): lock.txt pyproject.toml | $(BIN)/python
 	@{ test -x $(BIN)/uv && $(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r lock.txt; } \
 	  || $(PIP) --require-hashes -r $(VENV)/rest.txt
 	@$(PIP) --no-deps --no-build-isolation -e .
+	@$(BIN)/python -c 'from segstream.functional.objective import warm_up; warm_up()'  # compiled once, kept on disk
 	@touch $@
 
 demo: setup
