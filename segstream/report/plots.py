@@ -169,7 +169,8 @@ def history(
             if slot >= 1:
                 grid[slot - 1, column] = value
     grid = _binned(grid, columns)
-    limit = top or max(float(np.nanmax(grid)), 1e-9)
+    shown = grid[~np.isnan(grid)]  # empty where only the background was ever told
+    limit = top or max(float(shown.max(initial=0.0)), 1e-9)
     return History(_shades(record, grid / limit, len(told)), limit)
 
 
