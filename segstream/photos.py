@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from segstream.classes import BACKGROUND, ClassTable
 from segstream.data.images import IMAGE_SUFFIXES
-from segstream.data.source import DataError, Source
+from segstream.data.source import DataError, Derived, Source
 from segstream.evaluate import Predictor
 from segstream.functional.resize import resize_image, resize_mask
 from segstream.types import Prediction
@@ -131,7 +131,7 @@ def _enlarge(values: Tensor, size: tuple[int, int]) -> Tensor:
     return F.interpolate(values[None, None], size=size, mode="bilinear", align_corners=False)[0, 0]
 
 
-class Smaller:
+class Smaller(Derived):
     """A source whose large pictures come scaled to `max_side`.
 
     >>> from segstream.data.wrap import wrap
@@ -143,27 +143,13 @@ class Smaller:
     def __init__(self, source: Source, max_side: int = MAX_SIDE) -> None:
         if max_side < 1:
             raise DataError(f"The longer side of a picture cannot be {max_side} pixels.")
-        self.source = source
+        super().__init__(source)
         self.max_side = max_side
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.source.names
-
-    @property
-    def ids(self) -> Sequence[str]:
-        return self.source.ids
-
-    def __len__(self) -> int:
-        return len(self.source)
 
     def load(self, i: int) -> tuple[Tensor, Tensor]:
         image, mask = self.source.load(i)
         size = bounded((int(image.shape[1]), int(image.shape[2])), self.max_side)
         return resize_image(image, size), resize_mask(mask, size)
-
-    def present(self, i: int) -> frozenset[int]:
-        return self.source.present(i)
 
 
 def overlay_png(image: Tensor, mask: Tensor, classes: ClassTable, *, strength: float = 0.5) -> bytes:

@@ -14,6 +14,7 @@ from segstream.functional.resize import resize_image, resize_mask
 __all__ = [
     "Cached",
     "DataError",
+    "Derived",
     "Resized",
     "Source",
     "Splits",
@@ -141,20 +142,19 @@ class Subset:
         return self.source.present(self.indices[i])
 
 
-class Resized:
-    """A source with every image and mask at one size; `present` tells what is left of a class at that size.
+class Derived:
+    """A source with the pictures of another one, changed in some way; `load` says how.
+
+    `present` looks at what `load` gives, once for each picture.
 
     >>> from segstream.data.wrap import wrap
     >>> picture = (torch.zeros(3, 4, 4, dtype=torch.uint8), torch.ones(4, 4, dtype=torch.uint8))
-    >>> Resized(wrap([picture], ["background", "car"]), (2, 3)).load(0)[0].shape
-    torch.Size([3, 2, 3])
+    >>> Derived(wrap([picture], ["background", "car"])).names
+    ('background', 'car')
     """
 
-    def __init__(self, source: Source, size: tuple[int, int]) -> None:
-        if (checked := checked_size(size)) is None:
-            raise DataError("`size` is empty; give (height, width) in pixels.")
+    def __init__(self, source: Source) -> None:
         self.source = source
-        self.size = checked
         self._present: dict[int, frozenset[int]] = {}
 
     @property
@@ -169,8 +169,7 @@ class Resized:
         return len(self.source)
 
     def load(self, i: int) -> tuple[Tensor, Tensor]:
-        image, mask = self.source.load(i)
-        return resize_image(image, self.size), resize_mask(mask, self.size)
+        return self.source.load(i)
 
     def present(self, i: int) -> frozenset[int]:
         if i not in self._present:
@@ -178,7 +177,27 @@ class Resized:
         return self._present[i]
 
 
-class Cached:
+class Resized(Derived):
+    """A source with every image and mask at one size; `present` tells what is left of a class at that size.
+
+    >>> from segstream.data.wrap import wrap
+    >>> picture = (torch.zeros(3, 4, 4, dtype=torch.uint8), torch.ones(4, 4, dtype=torch.uint8))
+    >>> Resized(wrap([picture], ["background", "car"]), (2, 3)).load(0)[0].shape
+    torch.Size([3, 2, 3])
+    """
+
+    def __init__(self, source: Source, size: tuple[int, int]) -> None:
+        if (checked := checked_size(size)) is None:
+            raise DataError("`size` is empty; give (height, width) in pixels.")
+        super().__init__(source)
+        self.size = checked
+
+    def load(self, i: int) -> tuple[Tensor, Tensor]:
+        image, mask = self.source.load(i)
+        return resize_image(image, self.size), resize_mask(mask, self.size)
+
+
+class Cached(Derived):
     """A source whose decoded pictures are kept in memory while `max_bytes` lasts: for training over many epochs.
 
     >>> from segstream.data.wrap import wrap
@@ -189,21 +208,10 @@ class Cached:
     """
 
     def __init__(self, source: Source, *, max_bytes: int = 2 << 30) -> None:
-        self.source = source
+        super().__init__(source)
         self.max_bytes = max_bytes
         self.nbytes = 0
         self._kept: dict[int, tuple[Tensor, Tensor]] = {}
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return self.source.names
-
-    @property
-    def ids(self) -> Sequence[str]:
-        return self.source.ids
-
-    def __len__(self) -> int:
-        return len(self.source)
 
     def load(self, i: int) -> tuple[Tensor, Tensor]:
         if i in self._kept:
