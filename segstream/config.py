@@ -14,162 +14,19 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from segstream import plugins
-from segstream.schema import build, limited, nearest, parse, to_plain, to_toml
+from segstream.schema import build, nearest, parse, to_plain, to_toml
+from segstream.sections import (
+    AugmentSettings,
+    DataSettings,
+    MemorySettings,
+    NetworkSettings,
+    RunSettings,
+    ScenarioSettings,
+    TrainingSettings,
+    TuneSettings,
+)
 
-__all__ = [
-    "AugmentSettings",
-    "DataSettings",
-    "MemorySettings",
-    "NetworkSettings",
-    "Recipe",
-    "RunSettings",
-    "ScenarioSettings",
-    "TrainingSettings",
-    "load_recipe",
-    "recipes",
-]
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataSettings:
-    """Where the pictures come from.
-
-    dataset     a plug-in of that kind;  root: its folder, where it has one
-    train_size, val_size, test_size  number of pictures, for datasets that make them
-    image_size  [height, width] to which pictures and masks are resized; empty: as they are
-    split       the list that is scored;  seed: of pictures that are made
-
-    >>> DataSettings(root="photos").split
-    'test'
-    """
-
-    dataset: str = "folder"
-    root: str = ""
-    train_size: int = limited(0, low=0)
-    val_size: int = limited(0, low=0)
-    test_size: int = limited(0, low=0)
-    image_size: tuple[int, ...] = limited((), low=1)
-    split: str = limited("test", choices=("train", "val", "test"))
-    seed: int = limited(0, low=0)
-
-    def __post_init__(self) -> None:
-        if len(self.image_size) not in (0, 2):
-            raise ValueError(f"data.image_size is height and width, not {list(self.image_size)}.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ScenarioSettings:
-    """Which classes come when.
-
-    base, stages  class names: those of the base training, and those of each stage
-    rule          `overlapped`: a stage takes each picture with a pixel of its classes; `disjoint`: of these, only
-                  those without a class still to come
-    max_images    pictures a stage, at most (0: all);  batch: how many arrive at once
-
-    >>> ScenarioSettings(base=("sky",), stages=(("car",), ("sky",)))
-    Traceback (most recent call last):
-    ValueError: The scenario names the class 'sky' twice; each class comes once.
-    """
-
-    base: tuple[str, ...]
-    stages: tuple[tuple[str, ...], ...]
-    rule: str = limited("overlapped", choices=("overlapped", "disjoint"))
-    max_images: int = limited(0, low=0)
-    batch: int = limited(4, low=1)
-
-    def __post_init__(self) -> None:
-        seen = {"background"}
-        for name in (n for group in (self.base, *self.stages) for n in group):
-            if name == "background":
-                raise ValueError("The scenario names the background; it is always there and belongs to no stage.")
-            if name in seen:
-                raise ValueError(f"The scenario names the class {name!r} twice; each class comes once.")
-            seen.add(name)
-        if not all(self.stages):
-            raise ValueError("The scenario has a stage without classes.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class NetworkSettings:
-    """What learns. `weights`: "imagenet", or empty for a random start; `head`: how classes are scored.
-
-    >>> NetworkSettings().encoder
-    'tf_efficientnet_lite0'
-    """
-
-    name: str = "deeplabv3plus"
-    encoder: str = "tf_efficientnet_lite0"
-    weights: str = "imagenet"
-    output_stride: int = limited(16, choices=(8, 16, 32))
-    decoder_channels: int = limited(256, low=1)
-    head: str = limited("cosine", choices=("cosine", "linear"))
-    scale: float = limited(12.0, above=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AugmentSettings:
-    """How pictures are cut for learning: `crop` pixels (or [height, width]) after rescaling by a factor in `scale`.
-
-    border  what lies outside a picture smaller than the crop: `void` or its reflection
-
-    >>> AugmentSettings(scale=(2.0, 0.5))
-    Traceback (most recent call last):
-    ValueError: augment.scale is the lowest and the highest factor, not [2.0, 0.5].
-    """
-
-    crop: int | tuple[int, int] = limited(512, low=1)
-    scale: tuple[float, float] = limited((0.5, 2.0), above=0)
-    flip: bool = True
-    border: str = limited("void", choices=("void", "reflect"))
-
-    def __post_init__(self) -> None:
-        if self.scale[0] > self.scale[1]:
-            raise ValueError(f"augment.scale is the lowest and the highest factor, not {list(self.scale)}.")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainingSettings:
-    """Offline training with SGD: rate lr * (1 - done) ** power.
-
-    >>> TrainingSettings().epochs
-    60
-    """
-
-    epochs: int = limited(60, low=1)
-    batch: int = limited(24, low=1)
-    lr: float = limited(0.01, above=0)
-    power: float = limited(0.9, low=0)
-    momentum: float = limited(0.9, low=0)
-    weight_decay: float = limited(1e-4, low=0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemorySettings:
-    """How many exemplars are kept, and by which policy (empty: the method's own).
-
-    >>> MemorySettings().capacity
-    100
-    """
-
-    capacity: int = limited(100, low=0)
-    policy: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RunSettings:
-    """How it is computed; only `seed` may change what comes out beyond rounding.
-
-    evaluate_stages  score after every stage, not only after the last
-
-    >>> RunSettings().device
-    'auto'
-    """
-
-    precision: str = limited("32-true", choices=("32-true", "bf16-mixed"))
-    threads: int = limited(1, low=1)
-    device: str = "auto"
-    seed: int = limited(0, low=0)
-    evaluate_stages: bool = True
+__all__ = ["Recipe", "load_recipe", "recipes"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,13 +42,14 @@ class Recipe:
     name: str = ""
     title: str = ""
     data: DataSettings = field(default_factory=DataSettings)
-    scenario: ScenarioSettings
+    scenario: ScenarioSettings = field(default_factory=ScenarioSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
     augment: AugmentSettings = field(default_factory=AugmentSettings)
     base: TrainingSettings = field(default_factory=TrainingSettings)
     joint: TrainingSettings = field(default_factory=TrainingSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     run: RunSettings = field(default_factory=RunSettings)
+    tune: TuneSettings = field(default_factory=TuneSettings)
     methods: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -231,7 +89,22 @@ def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Reci
         _merge(data, _override(override))
     data["joint"] = {**data.get("base", {}), **data.get("joint", {})}
     source = " with ".join([str(path), *(f"--set {override}" for override in overrides)])
-    return build(Recipe, data, source=source)
+    recipe = build(Recipe, data, source=source)
+    _check_scenario(recipe.scenario, source)
+    return recipe
+
+
+def _check_scenario(scenario: ScenarioSettings, source: str) -> None:
+    """What only the whole recipe can be asked."""
+    named = bool(scenario.base or scenario.stages)
+    if named == bool(scenario.split):
+        both = "has both" if named else "lacks both"
+        raise ValueError(f'{source} {both}: scenario.base with scenario.stages, and scenario.split = "15-1". Give one.')
+    if (scenario.rule == "files") != bool(scenario.files):
+        raise ValueError(
+            f"{source}: the rule {scenario.rule!r} {'needs' if scenario.rule == 'files' else 'does not use'} "
+            "scenario.files, a folder with one list a stage."
+        )
 
 
 def _find(name_or_path: str | Path) -> Path:
@@ -270,10 +143,7 @@ def _read(path: Path, extending: tuple[Path, ...]) -> dict[str, Any]:
 def _check(data: Mapping[str, Any], *, source: str) -> None:
     """Refuses keys and values of one source, so that the sentence can name it."""
     _check_methods(data.get("methods", {}), source=source)
-    scenario = data.get("scenario", {})
-    if isinstance(scenario, Mapping):  # its two keys without a default may stand in another source
-        scenario = {"base": [], "stages": [], **scenario}
-    build(Recipe, {**data, "scenario": scenario}, source=source)
+    build(Recipe, data, source=source)
 
 
 def _check_methods(methods: Any, *, source: str) -> None:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-import os
-import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from segstream import __version__, plugins, storage
+from segstream import plugins, storage
 from segstream.about import about
 from segstream.augment import Augment
 from segstream.classes import ClassTable
-from segstream.config import Recipe, TrainingSettings
-from segstream.data import BaseSet, JointSet, Scenario, Source, Splits, Stream, TestSet
+from segstream.config import Recipe
+from segstream.data import BaseSet, JointSet, Source, Stream, TestSet
 from segstream.data.source import Cached, DataError
 from segstream.devices import make_fabric
 from segstream.evaluate import evaluate
@@ -28,9 +24,12 @@ from segstream.joint import seeded
 from segstream.memory import Memory
 from segstream.method import Method, create
 from segstream.models import Segmenter
-from segstream.offline import FitProgress, Schedule, fit
+from segstream.offline import Schedule
 from segstream.online import OnlineRun, Progress, Tell, resumed, silent
+from segstream.opening import make_scenario, open_splits
 from segstream.runs import Run
+from segstream.storage import cache_folder
+from segstream.trained import Training
 from segstream.types import Batch
 
 __all__ = ["Experiment", "Progress", "run"]
@@ -65,19 +64,8 @@ class Experiment:
         self.threads = threads or recipe.run.threads
         torch.set_num_threads(self.threads)
         self.fabric = make_fabric(device or recipe.run.device, precision=recipe.run.precision)
-        section = recipe.data
-        self.splits: Splits = plugins.load("datasets", section.dataset)(
-            root=section.root,
-            train_size=section.train_size,
-            val_size=section.val_size,
-            test_size=section.test_size,
-            image_size=tuple(section.image_size),
-            seed=section.seed,
-        )
-        groups = tuple(tuple(stage) for stage in recipe.scenario.stages)
-        self.scenario = Scenario(
-            tuple(recipe.scenario.base), groups, rule=recipe.scenario.rule, max_images=recipe.scenario.max_images
-        )
+        self.splits = open_splits(recipe.data)
+        self.scenario = make_scenario(recipe.scenario, self.splits.train.names)
         self.train: Source = Cached(self.splits.train)
         self.indices = self.scenario.select(self.train)
         cut = recipe.augment
@@ -104,81 +92,44 @@ class Experiment:
 
     # ---- offline
 
-    def fresh(self, classes: Sequence[str], head: str, seed: int) -> Segmenter:
-        net = self.recipe.network
-        return Segmenter.create(
-            net.name,
-            encoder=net.encoder,
-            weights=net.weights or None,
-            classes=classes,
-            head=head,
-            scale=net.scale,
-            output_stride=net.output_stride,
-            decoder_channels=net.decoder_channels,
-            seed=seed,
-        )
+    def base_kind(self, name: str, settings: Mapping[str, Any]) -> tuple[str, str]:
+        """The head and the loss of the base that a method starts from."""
+        probe = self.probe(name, settings)
+        return probe.head() or self.recipe.network.head, probe.base_loss
 
-    def base(self, *, head: str = "", seed: int | None = None) -> Segmenter:
+    def base(self, *, head: str = "", loss: str = "softmax", seed: int | None = None) -> Segmenter:
         """A segmenter trained on the base classes; from the cache where one of the same making lies."""
-        schedule = _schedule(self.recipe.base)
-        return self._trained("base", self.scenario.base, self.base_set(), schedule, head, seed)
+        return self._training("base", head, loss, seed).trained(self.tell)
 
     def joint(self, *, head: str = "", seed: int | None = None) -> Segmenter:
         """The bound: trained offline on all classes with all labels."""
-        table = self.table(len(self.scenario.stages))
-        data = JointSet(self.train, self.scenario, table, self.indices)
-        return self._trained("joint", table.names, data, _schedule(self.recipe.joint), head, seed)
+        return self._training("joint", head, "softmax", seed).trained(self.tell)
 
-    def _trained(
-        self, kind: str, names: Sequence[str], data: Any, schedule: Schedule, head: str, seed: int | None
-    ) -> Segmenter:
-        head = head or self.recipe.network.head
-        seed = self.recipe.run.seed if seed is None else seed
-        folder = self.cache / f"{kind}-{self._key(kind, names, data.ids, schedule, head, seed)}"
-        if (folder / storage.INDEX).exists():
-            log.info("%s: taken from %s", kind, folder)
-            segmenter = Segmenter.load(folder)
-        else:
-            segmenter = self.fresh(names, head, seed)
+    def base_folder(self, *, head: str = "", loss: str = "softmax", seed: int | None = None) -> Path:
+        """Where that base lies or will lie; its name is a key of everything that determines the weights."""
+        return self._training("base", head, loss, seed).folder
 
-            def told(at: FitProgress) -> None:
-                self.tell(Progress(kind, at.done, at.total, f"loss {at.loss:.3f}"))
+    def joint_folder(self, *, head: str = "", seed: int | None = None) -> Path:
+        """The same for the bound."""
+        return self._training("joint", head, "softmax", seed).folder
 
-            training = folder.with_name(folder.name + ".training")
-            fit(
-                segmenter,
-                data,
-                schedule=schedule,
-                augment=self.augment,
-                seed=seed,
-                fabric=self.fabric,
-                checkpoint=training,
-                progress=told,
-            )
-            segmenter.save(folder)
-            shutil.rmtree(training)
-        return segmenter.to(self.fabric.device)
-
-    def _key(
-        self, kind: str, names: Sequence[str], ids: Sequence[str], schedule: Schedule, head: str, seed: int
-    ) -> str:
-        """Of everything that determines the weights."""
-        parts = {
-            "kind": kind,
-            "names": list(names),
-            "data": asdict(self.recipe.data) | {"val_size": 0, "test_size": 0, "split": ""},
-            "pictures": hashlib.sha256("\n".join(ids).encode()).hexdigest(),
-            "files": _stamp(self.recipe.data.root, self.recipe.network.weights),
-            "network": asdict(self.recipe.network) | {"head": head},
-            "augment": asdict(self.augment),
-            "schedule": asdict(schedule),
-            "seed": seed,
-            "precision": self.recipe.run.precision,
-            "device": self.fabric.device.type,
-            "threads": self.threads,
-            "versions": [__version__, str(torch.__version__)],
-        }
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+    def _training(self, kind: str, head: str, loss: str, seed: int | None) -> Training:
+        table = self.table(0 if kind == "base" else len(self.scenario.stages))
+        data = self.base_set() if kind == "base" else JointSet(self.train, self.scenario, table, self.indices)
+        return Training(
+            recipe=self.recipe,
+            kind=kind,
+            names=table.names,
+            data=data,
+            schedule=Schedule(**asdict(self.recipe.base if kind == "base" else self.recipe.joint)),
+            augment=self.augment,
+            head=head or self.recipe.network.head,
+            loss=loss,
+            seed=self.recipe.run.seed if seed is None else seed,
+            fabric=self.fabric,
+            threads=self.threads,
+            cache=self.cache,
+        )
 
     # ---- online
 
@@ -204,9 +155,11 @@ class Experiment:
         )
         if keeps:
             data = self.base_set()
-            for done, i in enumerate(torch.randperm(len(data), generator=seeded(seed)).tolist(), start=1):
-                method.remember(Batch((data[i],)))
-                self.tell(Progress("remember", done, len(data)))
+            order = torch.randperm(len(data), generator=seeded(seed)).tolist()
+            for start in range(0, len(order), self.recipe.scenario.batch):
+                some = order[start : start + self.recipe.scenario.batch]
+                method.remember(Batch(tuple(data[i] for i in some)))
+                self.tell(Progress("remember", start + len(some), len(data)))
         return method
 
     def stream(self, *, seed: int, start: int = 0) -> Stream:
@@ -236,7 +189,7 @@ class Experiment:
         """One method through the whole stream, into a run folder. Returns its summary."""
         seed = self.recipe.run.seed if seed is None else seed
         split = split or self.recipe.data.split
-        probe = self.probe(name, settings or {})  # what is wrong is said before anything is written
+        self.probe(name, settings or {})  # what is wrong is said before anything is written
         self.stream(seed=seed)
         for needed in filter(None, (split, tuning_split)):
             if not len(self.test_set(0, needed)):
@@ -252,7 +205,10 @@ class Experiment:
         place = OnlineRun.place(run)
         if place is None:
             run.rewind(0)
-            method = self.method(name, base or self.base(head=probe.head() or ""), settings or {}, seed=seed)
+            if base is None:
+                head, loss = self.base_kind(name, settings or {})
+                base = self.base(head=head, loss=loss)
+            method = self.method(name, base, settings or {}, seed=seed)
         else:
             method = resumed(run, self.fabric)
         online = OnlineRun(
@@ -293,27 +249,3 @@ def run(
     ValueError: There is no method 'emm'. Did you mean 'em'? Known: em, er, finetune.
     """
     return Experiment(recipe, device=device, threads=threads, progress=progress).run(method, out, resume=resume)
-
-
-def _schedule(section: TrainingSettings) -> Schedule:
-    return Schedule(**asdict(section))
-
-
-def _stamp(*places: str) -> str:
-    """Names, sizes and times of files and of what lies below folders: a corrected mask makes another base."""
-    found: list[tuple[str, int, int]] = []
-    for place in filter(None, places):
-        files = [Path(place)] if Path(place).is_file() else []
-        for folder, below, names in os.walk(place):
-            # Not what we wrote there: a run beside its data would make every next base another.
-            below[:] = sorted(name for name in below if not (Path(folder) / name / storage.INDEX).exists())
-            files += [Path(folder) / name for name in sorted(names)]
-        found += [(str(f), (status := f.stat()).st_size, status.st_mtime_ns) for f in files]
-    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
-
-
-def cache_folder() -> Path:
-    """Where trained bases are kept: $SEGSTREAM_CACHE, or the user's cache folder."""
-    if given := os.environ.get("SEGSTREAM_CACHE"):
-        return Path(given)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "segstream"

@@ -5,22 +5,25 @@ B: images   H W: full size   K: slots, background included
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
+from torch.nn import functional
 
 from segstream.classes import VOID, ClassTable
 from segstream.collate import collate
 from segstream.functional.label_space import impossible
 from segstream.functional.objective import Objective, em_objective
+from segstream.memory import Drawn, Evidence
 from segstream.models import Segmenter
-from segstream.types import Sample
+from segstream.types import Sample, UpdateReport
 
-__all__ = ["Joint", "Statistics"]
+__all__ = ["Joint", "Statistics", "class_means"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +88,33 @@ class Statistics:
         values = flat if reduce is None else reduce(flat)
         return cls(float(values[0]), int(values[1]), int(values[2]), *values[3:].chunk(4))
 
+    def report(
+        self,
+        *,
+        newest: Collection[int],
+        drawn: Drawn | None,
+        confidence: Mapping[int, float] | None,
+        stored: int,
+        memory: int,
+        seconds: float,
+    ) -> UpdateReport:
+        """What one update did, in plain numbers."""
+        classes = drawn.classes if drawn else ()
+        return UpdateReport(
+            updated=True,
+            loss=self.loss,
+            labelled=self.labelled,
+            latent=self.latent,
+            kept={k: float(self.kept[k] / n) for k, n in enumerate(self.candidates.tolist()) if n > 0},
+            confidence=dict(confidence or {}),
+            drawn=dict(Counter(classes)),
+            new_share=sum(c in newest for c in classes) / len(classes) if classes else None,
+            replayed=len(drawn.samples) if drawn else 0,
+            stored=stored,
+            memory=memory,
+            seconds=seconds,
+        )
+
 
 def check_samples(samples: Sequence[Sample], classes: ClassTable) -> None:
     """Refuse what a model of these classes cannot take."""
@@ -119,6 +149,47 @@ def given_confidence(segmenter: Segmenter, samples: Iterable[Sample], fabric: Fa
             sums += found.confidence_sum.cpu()
             counts += found.confidence_count.cpu()
     return {k: float(sums[k] / counts[k]) for k in range(1, slots) if counts[k] > 0}
+
+
+def given_evidence(segmenter: Segmenter, samples: Sequence[Sample], fabric: Fabric) -> list[Evidence]:
+    """For the memory: how sure the network is of each class of an image, and the class's mean feature there.
+
+    In eval mode, each image whole and by itself. A feature counts by the share of its cell that the class covers, so
+    that no object is too small for one.
+    """
+    slots = len(segmenter.classes)
+    nothing = torch.zeros(1, 2, slots, dtype=torch.bool, device=fabric.device)
+    found = []
+    segmenter.eval()
+    for sample in samples:
+        pair = collate([sample], multiple=segmenter.stride_multiple)
+        images, masks = (x.to(fabric.device) for x in pair)
+        with torch.no_grad(), fabric.autocast():
+            features = segmenter.features(images)
+            told = em_objective(segmenter.scores(features), masks, nothing, threshold=1.0, latent_weight=0.0)
+        means = class_means(features.float(), masks, sample.labels)
+        p = told.confidence_sum / told.confidence_count.clamp_min(1)
+        found.append(Evidence({c: float(p[c]) for c in sample.labels}, {c: m.cpu().numpy() for c, m in means.items()}))
+    return found if fabric.world_size == 1 else fabric.broadcast(found)
+
+
+def class_means(features: Tensor, masks: Tensor, slots: Sequence[int]) -> dict[int, Tensor]:
+    """Mean of the features, each of length 1, over each class's pixels: slot -> [D]; without the classes not there.
+
+    features [B, D, h, w];  masks [B, H, W]
+
+    >>> features = torch.tensor([3.0, 4.0]).view(1, 2, 1, 1)
+    >>> class_means(features, torch.tensor([[[1, 0]]]), [1, 2])[1].tolist()
+    [0.6000000238418579, 0.800000011920929]
+    """
+    directions = functional.normalize(features, dim=1)
+    size = (features.shape[-2], features.shape[-1])
+    means = {}
+    for slot in slots:
+        share = functional.adaptive_avg_pool2d((masks == slot).to(features)[:, None], size)  # B 1 h w
+        if bool(share.any()):
+            means[slot] = (directions * share).sum((0, 2, 3)) / share.sum()
+    return means
 
 
 def packed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,14 +23,15 @@ from segstream.augment import Augment
 from segstream.classes import VOID
 from segstream.devices import make_fabric, sum_over
 from segstream.functional.objective import Objective
-from segstream.joint import Joint, Statistics, check_samples, drawing_from, packed, seeded
-from segstream.memory import Drawn, Memory
+from segstream.joint import Joint, Statistics, check_samples, drawing_from, given_evidence, packed, seeded
+from segstream.memory import Drawn, Memory, Selection
 from segstream.models import Segmenter
+from segstream.models.spec import check_choice
 from segstream.optimiser import Optimiser
 from segstream.schema import convert, nearest
 from segstream.types import Batch, Prediction, Sample, UpdateReport
 
-__all__ = ["Method", "create", "load"]
+__all__ = ["Method", "check_choice", "create", "load"]
 
 OBJECT = {"setting": False}  # a part of the method, not one of its settings
 
@@ -54,6 +54,9 @@ class Method(ABC):
 
     name: ClassVar[str]
     default_policy: ClassVar[str | None] = "reservoir"
+    wants_teacher: ClassVar[bool] = False  # a frozen copy of the segmenter, taken before it grows
+    base_loss: ClassVar[Literal["softmax", "sigmoid"]] = "softmax"  # that the base it starts from is trained with
+    tunable: ClassVar[Mapping[str, tuple[Any, ...]]] = {}  # settings worth a search beside lr, and values to try
 
     segmenter: Segmenter = field(kw_only=False, metadata=OBJECT)
     memory: Memory | None = field(default=None, metadata=OBJECT)
@@ -77,6 +80,7 @@ class Method(ABC):
             self.segmenter, self.fabric, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay
         )
         self.updates = 0
+        self.teacher: Segmenter | None = None  # as it was before the newest classes came, where a method wants one
         self.newest: frozenset[int] = frozenset()  # classes of the stage that is going on
         self._updates_at_growth = 0
 
@@ -93,10 +97,8 @@ class Method(ABC):
     def check_settings(self) -> None:
         """Refuse impossible values. A subclass adds its own and calls this."""
         if self.lr <= 0 or not 0 <= self.momentum < 1 or self.weight_decay < 0:
-            raise ValueError(
-                f"lr={self.lr}, momentum={self.momentum}, weight_decay={self.weight_decay}: "
-                "lr must be above 0, momentum in [0, 1), weight_decay at least 0."
-            )
+            given = f"lr={self.lr}, momentum={self.momentum}, weight_decay={self.weight_decay}"
+            raise ValueError(f"{given}: lr must be above 0, momentum in [0, 1), weight_decay at least 0.")
         check_choice("batchnorm", self.batchnorm, ("train", "frozen"))
 
     @classmethod
@@ -106,7 +108,7 @@ class Method(ABC):
     def settings(self) -> dict[str, Any]:
         """All settings as plain data."""
         values = {name: getattr(self, name) for name in self.setting_names()}
-        return {k: dataclasses.asdict(v) if isinstance(v, Augment) else v for k, v in values.items()}
+        return values | {k: dataclasses.asdict(v) for k, v in values.items() if isinstance(v, Augment)}
 
     # ---- the verbs
 
@@ -115,8 +117,10 @@ class Method(ABC):
         samples = self.accept(batch)
         if self.memory is None:
             return 0
+        chooses = isinstance(self.memory.policy, Selection)
+        evidence = given_evidence(self.segmenter, samples, self.fabric_) if chooses else None
         active = self.segmenter.classes.active
-        return sum(self.memory.offer(s, active=active, generator=self.generator) for s in samples)
+        return self.memory.offer_all(samples, active=active, generator=self.generator, evidence=evidence)
 
     def forget(self, ids: Sequence[str]) -> tuple[str, ...]:
         """Drop exemplars by id. What was learned from them stays learned."""
@@ -127,6 +131,8 @@ class Method(ABC):
         before = len(self.segmenter.classes)
         self.segmenter.classes.extend(names)  # what is wrong with the names is said before anything changes
         self.before_growth(names)
+        if self.wants_teacher and (self.teacher is None or self.updates > self._updates_at_growth):
+            self.teacher = self.segmenter.frozen()
         self.segmenter.add_classes(names, generator=self.generator)
         new = frozenset(range(before, len(self.segmenter.classes)))
         self.optimiser.after_growth(sorted(new))
@@ -155,18 +161,16 @@ class Method(ABC):
     def save(self, folder: str | Path, *, extra: Mapping[str, Any] | None = None) -> None:
         """The whole state, so that `segstream.load` continues bit for bit on CPU; `extra` is kept beside it."""
         weights_document, weights = self.segmenter.to_state()
+        teacher_document, teacher = (None, {}) if self.teacher is None else self.teacher.to_state()
         memory_document, exemplars = ({}, {}) if self.memory is None else self.memory.state()
+        facts = {"updates": self.updates, "newest": sorted(self.newest), "updates_at_growth": self._updates_at_growth}
         document = {
             "method": self.name,
             "settings": self.settings(),
             "segmenter": weights_document,
+            "teacher": teacher_document,
             "memory": None if self.memory is None else memory_document,
-            "state": {
-                "updates": self.updates,
-                "newest": sorted(self.newest),
-                "updates_at_growth": self._updates_at_growth,
-                **self.extra_state(),
-            },
+            "state": facts | self.extra_state(),
             "extra": dict(extra or {}),
         }
         groups = {
@@ -174,7 +178,7 @@ class Method(ABC):
             "optimiser": self.optimiser.buffers(),
             "memory": exemplars,
             "generator": {"generator": self.generator.get_state()},
-        }
+        } | ({"teacher": teacher} if teacher else {})
         files = {f"{name}.safetensors": safetensors.torch.save(packed(group)) for name, group in groups.items()}
         if self.fabric_.is_global_zero:
             storage.save_folder(Path(folder), kind="method", document=document, files=files)
@@ -204,30 +208,46 @@ class Method(ABC):
         check_samples(batch.samples, self.segmenter.classes)
         return batch.samples
 
-    def join(self, *groups: Iterable[Sample]) -> Joint:
-        """All samples augmented and stacked; of these, this process's slice."""
+    def join(self, *groups: Iterable[Sample], whole: bool = False) -> Joint:
+        """All samples augmented and stacked; of these, this process's slice, or, `whole`, all."""
         samples = [s for group in groups for s in group]
         seeds = torch.randint(2**62, (len(samples),), generator=self.generator).tolist()
         if self.augment is not None:
             samples = [self.augment(s, generator=seeded(seed)) for s, seed in zip(samples, seeds, strict=True)]
         joint = Joint.of(samples, classes=self.segmenter.classes, multiple=self.segmenter.stride_multiple)
-        return joint.part(self.fabric_.global_rank, self.fabric_.world_size).to(self.fabric_.device)
+        return (joint if whole else self.part(joint)).to(self.fabric_.device)
+
+    def part(self, joint: Joint) -> Joint:
+        return joint.part(self.fabric_.global_rank, self.fabric_.world_size)
 
     def enters(self, masks: Tensor) -> bool:
         """Whether any pixel of any process is not void."""
         count = (masks != VOID).sum().to(torch.float32)
         return bool(count > 0) if self.reduce is None else bool(self.reduce(count) > 0)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Low-resolution logits [B, K, h, w] in float32, in training mode."""
+    def forward(self, images: Tensor, *, bare: bool = False) -> Tensor:
+        """Low-resolution logits [B, K, h, w] in float32, in training mode.
+
+        bare   not through the wrapper that gathers gradients: for `gradients`, and for passes beside the update
+        """
         self.segmenter.training_mode(self.batchnorm)
-        with drawing_from(self.generator, images.device):
-            logits: Tensor = self.optimiser.module(images)
+        with drawing_from(self.generator, images.device), self.fabric_.autocast():
+            logits: Tensor = self.segmenter(images) if bare else self.optimiser.module(images)
         return logits
 
     def step(self, loss: Tensor) -> None:
         """One optimiser step down the loss, at the rate that `lr` has now."""
         self.optimiser.step(loss, lr=self.lr)
+        self.segmenter.eval()
+        self.updates += 1
+
+    def gradients(self, loss: Tensor) -> list[Tensor]:
+        """Of the loss, which comes from a bare forward: float32, by trainable parameter, over all processes."""
+        return self.optimiser.gradients(loss)
+
+    def apply(self, gradients: Sequence[Tensor]) -> None:
+        """One optimiser step with these gradients."""
+        self.optimiser.apply(gradients, lr=self.lr)
         self.segmenter.eval()
         self.updates += 1
 
@@ -243,7 +263,7 @@ class Method(ABC):
         return self.fabric
 
     def summed(self, found: Objective) -> Statistics:
-        """What the objective counted, over all processes, on the host."""
+        """What the objective counted, over all processes."""
         return Statistics.of(found, reduce=self.reduce)
 
     def report(
@@ -256,17 +276,10 @@ class Method(ABC):
         confidence: Mapping[int, float] | None = None,
     ) -> UpdateReport:
         """What one update did, in plain numbers."""
-        classes = drawn.classes if drawn else ()
-        return UpdateReport(
-            updated=True,
-            loss=seen.loss,
-            labelled=seen.labelled,
-            latent=seen.latent,
-            kept={k: float(seen.kept[k] / n) for k, n in enumerate(seen.candidates.tolist()) if n > 0},
-            confidence=dict(confidence or {}),
-            drawn=dict(Counter(classes)),
-            new_share=sum(c in self.newest for c in classes) / len(classes) if classes else None,
-            replayed=len(drawn.samples) if drawn else 0,
+        return seen.report(
+            newest=self.newest,
+            drawn=drawn,
+            confidence=confidence,
             stored=stored,
             memory=len(self.memory or ()),
             seconds=time.perf_counter() - started,
@@ -276,12 +289,6 @@ class Method(ABC):
         """Nothing entered the loss: everything stays as if the batch had not come."""
         self.generator.set_state(generator_state)
         return UpdateReport(updated=False, memory=len(self.memory or ()))
-
-
-def check_choice(name: str, value: str, choices: Sequence[str]) -> None:
-    """Refuse a setting that is none of the choices."""
-    if value not in choices:
-        raise ValueError(f"{name}={value!r} is none of {', '.join(map(repr, choices))}.")
 
 
 def create(
@@ -329,6 +336,9 @@ def load(folder: str | Path, *, fabric: Fabric | None = None) -> Method:
     segmenter = Segmenter.from_state(document["segmenter"], tensors("weights"))
     memory = None if document["memory"] is None else Memory.from_state(document["memory"], tensors("memory"))
     method = create(document["method"], segmenter, memory=memory, fabric=fabric, settings=document["settings"])
+    if document.get("teacher") is not None:  # older folders know none
+        teacher = Segmenter.from_state(document["teacher"], tensors("teacher"))
+        method.teacher = teacher.to(method.fabric_.device).frozen()
     method.optimiser.load_buffers(tensors("optimiser"))
     method.generator.set_state(tensors("generator")["generator"])
     state = document["state"]

@@ -17,16 +17,19 @@ from segstream import storage
 from segstream.augment import Augment
 from segstream.classes import VOID
 from segstream.devices import make_fabric, sum_over
+from segstream.functional.distillation import sigmoid_cross_entropy
 from segstream.functional.label_space import targets
 from segstream.functional.objective import cross_entropy
 from segstream.joint import Joint, drawing_from, packed, seeded
 from segstream.models import Segmenter
+from segstream.models.spec import check_choice
 from segstream.optimiser import Optimiser
 from segstream.types import Sample
 
 __all__ = ["FitProgress", "Samples", "Schedule", "fit"]
 
 log = logging.getLogger(__name__)
+LOSSES = {"softmax": cross_entropy, "sigmoid": sigmoid_cross_entropy}
 
 
 class Samples(Protocol):
@@ -80,6 +83,7 @@ def fit(
     data: Samples,
     *,
     schedule: Schedule | None = None,
+    loss: str = "softmax",
     augment: Augment | None = None,
     seed: int = 0,
     fabric: Fabric | None = None,
@@ -89,9 +93,10 @@ def fit(
 ) -> float:
     """Train a segmenter in place on all of `data`; returns the mean loss of the last epoch.
 
-    Unlabelled and void pixels are left out; annotated background is class 0. Afterwards the rows of a cosine head
-    have length 1, outputs unchanged. With `checkpoint` every epoch's end is saved there, and a folder that holds
-    one of the same training goes on from it.
+    Unlabelled and void pixels are left out; annotated background is class 0. `loss` is cross entropy: of one
+    `softmax`, or of a `sigmoid` for each class. Afterwards the rows of a cosine head have length 1, outputs unchanged.
+    With `checkpoint` every epoch's end is saved there, and a folder that holds one of the same training goes on from
+    it.
 
     >>> image, mask = torch.zeros(3, 16, 16, dtype=torch.uint8), torch.ones(16, 16, dtype=torch.int16)
     >>> segmenter = Segmenter.create("tiny", weights=None, classes=["grey"])
@@ -99,6 +104,7 @@ def fit(
     True
     """
     schedule = schedule or Schedule()
+    check_choice("loss", loss, tuple(LOSSES))
     if not len(data):
         raise ValueError("There is no image to train on.")
     fabric = fabric or make_fabric(str(segmenter.device))
@@ -113,8 +119,9 @@ def fit(
         "network": segmenter.spec,
         "classes": segmenter.classes.names,
         "seed": seed,
+        "loss_kind": loss,
     }
-    first, loss = _resume(checkpoint, segmenter, optimiser, generator, identity) if checkpoint else (0, 0.0)
+    first, mean = _resume(checkpoint, segmenter, optimiser, generator, identity) if checkpoint else (0, 0.0)
     per_epoch = -(-len(data) // schedule.batch)
     total = per_epoch * schedule.epochs
     for epoch in range(first, schedule.epochs):
@@ -130,18 +137,18 @@ def fit(
             segmenter.training_mode("train")
             with drawing_from(generator, fabric.device):
                 logits = optimiser.module(joint.images)
-            found = cross_entropy(logits, labels, reduce=reduce)
+            found = LOSSES[loss](logits, labels, reduce=reduce)
             optimiser.step(found.loss, lr=schedule.rate(done=done / total))
             losses.append(float(found.loss.detach()))
             if progress is not None:
                 progress(FitProgress(done + 1, total, epoch, losses[-1]))
-        loss = sum(losses) / max(len(losses), 1)
-        log.info("epoch %d of %d: loss %.4f", epoch + 1, schedule.epochs, loss)
+        mean = sum(losses) / max(len(losses), 1)
+        log.info("epoch %d of %d: loss %.4f", epoch + 1, schedule.epochs, mean)
         if checkpoint is not None and fabric.is_global_zero:
-            _save(checkpoint, segmenter, optimiser, generator, identity | {"epochs_done": epoch + 1, "loss": loss})
+            _save(checkpoint, segmenter, optimiser, generator, identity | {"epochs_done": epoch + 1, "loss": mean})
     segmenter.eval()
     segmenter.head.normalise_rows()
-    return loss
+    return mean
 
 
 def _batches(

@@ -75,6 +75,36 @@ class Optimiser:
         if self.fabric.world_size > 1:
             self._share_statistics()
 
+    def gradients(self, loss: Tensor) -> list[Tensor]:
+        """The loss's gradient by trainable parameter, in float32, without any step; over all processes summed.
+
+        The loss must come from the bare segmenter: the wrapper's own reduction waits for an ordinary backward pass.
+        """
+        found = torch.autograd.grad(loss, list(self._named.values()), allow_unused=True)
+        pairs = zip(found, self._named.values(), strict=True)
+        values = [torch.zeros_like(p, dtype=torch.float32) if g is None else g.float() for g, p in pairs]
+        if self.fabric.world_size == 1:
+            return values
+        flat = self.fabric.all_reduce(torch.cat([v.flatten() for v in values]), reduce_op="sum")
+        assert isinstance(flat, Tensor)
+        parts = torch.split(flat, [v.numel() for v in values])
+        return [part.view_as(v) for part, v in zip(parts, values, strict=True)]
+
+    def apply(self, gradients: Sequence[Tensor], *, lr: float | None = None) -> None:
+        """One step with these gradients, one for each trainable parameter."""
+        if lr is not None:
+            for group in self._sgd.param_groups:
+                group["lr"] = lr
+        for parameter, gradient in zip(self._named.values(), gradients, strict=True):
+            parameter.grad = gradient.to(parameter.dtype)
+        self._wrapped.step()
+        if self.fabric.world_size > 1:
+            self._share_statistics()
+
+    def named(self) -> dict[str, torch.nn.Parameter]:
+        """What it trains, by name."""
+        return dict(self._named)
+
     @torch.no_grad()
     def _share_statistics(self) -> None:
         """Running statistics, which each process moves by its own images, become their mean."""

@@ -40,6 +40,7 @@ __all__ = [
     "Saved",
     "StateError",
     "append_json_line",
+    "cache_folder",
     "load_folder",
     "read_json",
     "read_json_lines",
@@ -252,3 +253,14 @@ def _is_ours(path: Path) -> bool:
         return name == INDEX or _STORED.fullmatch(name) is not None
     parts = _STORED.fullmatch(path.name)
     return parts is not None and path.is_file() and _digest(path).startswith(parts["hash"])
+
+
+def cache_folder() -> Path:
+    """Where what can be made again is kept: $SEGSTREAM_CACHE, or the user's cache folder.
+
+    >>> cache_folder().name == "segstream" or "SEGSTREAM_CACHE" in os.environ
+    True
+    """
+    if given := os.environ.get("SEGSTREAM_CACHE"):
+        return Path(given)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "segstream"

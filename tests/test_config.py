@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from segstream import plugins, schema
-from segstream.config import Recipe, TrainingSettings, load_recipe, recipes
+from segstream.config import Recipe, load_recipe, recipes
 from segstream.schema import build
+from segstream.sections import TrainingSettings
 
 SMALL = """
 [scenario]
@@ -41,7 +42,7 @@ def test_defaults_are_those_that_the_paper_and_the_house_give(tmp_path: Path) ->
     assert recipe.joint == recipe.base
     assert recipe.to_dict()["network"] == {
         "name": "deeplabv3plus", "encoder": "tf_efficientnet_lite0", "weights": "imagenet", "output_stride": 16,
-        "decoder_channels": 256, "head": "cosine", "scale": 12.0,
+        "decoder_channels": 256, "head": "linear", "scale": 12.0,
     }  # fmt: skip
     assert (recipe.augment.crop, recipe.augment.scale, recipe.augment.flip, recipe.augment.border) == (
         512, (0.5, 2.0), True, "void",
@@ -194,14 +195,18 @@ def test_the_last_override_wins() -> None:
         ("[data]\nroot = 3", "must be a text, not 3"),
         ("[data]\nimage_size = [180]", r"my\.toml: data\.image_size is height and width, not \[180\]"),
         ("[data]\nimage_size = [0, 10]", "must be at least 1, not 0"),
-        ("[data]\nsplit = 'tests'", r"data\.split in .*my\.toml must be one of 'train', 'val', 'test', not 'tests'"),
+        ("[data]\nsplit = 'tests'", r"data\.split in .*must be one of 'train', 'val', 'test', 'holdout', not 'tests'"),
         ("[augment]\nflip = 1", "must be true or false, not 1"),
         ("[augment]\ncrop = 'big'", "must be a whole number or a list of 2 whole numbers, not 'big'"),
         ("[augment]\ncrop = [1, 2, 3]", "must be a whole number or a list of 2 whole numbers"),
         ("[augment]\nscale = [2.0, 0.5]", r"my\.toml: augment\.scale is the lowest and the highest"),
         ("[augment]\nscale = [0, 1]", "must be more than 0, not 0"),
         ("base = 3", "base in .*must be a section with keys of its own, not 3"),
-        ("[scenario]\nbase = ['a']", r"my\.toml lacks scenario\.stages, which has no default"),
+        ("[scenario]\nbase = ['a']\nsplit = '2-1'", r"my\.toml has both: scenario\.base"),
+        ("[scenario]\nrule = 'disjoint'", r"my\.toml lacks both: scenario\.base"),
+        ("[scenario]\nsplit = '2-1'\nrule = 'files'", "the rule 'files' needs scenario.files"),
+        ("[scenario]\nsplit = '2-1'\nfiles = 'x'", "the rule 'overlapped' does not use scenario.files"),
+        ("[data]\nholdout = 1.5", "a share of the training list, below 1"),
         ("[scenario]\nbase = 'a'\nstages = []", "must be a list of texts, not 'a'"),
         ("[scenario]\nbase = ['a']\nstages = ['b']", r"must be a list of lists of texts, not \['b'\]"),
         ("[scenario]\nbase = ['a', 'a']\nstages = []", r"my\.toml: The scenario names the class 'a' twice"),

@@ -27,7 +27,7 @@ PACKAGE = ROOT / "segstream"
 # Modules that share a line never import each other, unless the line is marked.
 TOGETHER = "may import each other"
 LAYERS: list[tuple[str, ...]] = [
-    ("classes", "types", "atomic", "storage", "schema", "plugins", "config", "logs", TOGETHER),
+    ("classes", "types", "atomic", "storage", "schema", "sections", "plugins", "config", "logs", TOGETHER),
     ("functional",),
     ("augment", "collate", "models", "memory", "data"),
     ("joint", "devices", "optimiser", TOGETHER),
@@ -35,7 +35,8 @@ LAYERS: list[tuple[str, ...]] = [
     ("methods", "offline"),
     ("engine", "evaluate", TOGETHER),
     ("checks", "runs", "about", "pictures", "photos"),
-    ("online", "lesson"),
+    ("online", "lesson", "opening"),
+    ("trained",),
     ("experiment", "teach"),
     ("compare", "report", "service"),
     ("demo",),
@@ -44,7 +45,7 @@ LAYERS: list[tuple[str, ...]] = [
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names if name != TOGETHER}
 
-WITHOUT_TORCH = {"classes", "atomic", "storage", "schema", "plugins", "config", "logs", "runs", "report"}
+WITHOUT_TORCH = {"classes", "atomic", "storage", "schema", "sections", "plugins", "config", "logs", "runs", "report"}
 LATE_IMPORTS = {"cli", "plugins", "__init__"}  # whose functions may import; elsewhere just what is optional or slow:
 LATE_MODULES = {"segstream.functional.objective_quad"}  # it imports Numba, which serves on first use
 # Numba's cache on disk watches the age of one file only: machine code in two would go stale.

@@ -218,7 +218,11 @@ def a_stroke_never_pushes_its_object_away(cls: type[Method]) -> None:
     generator = torch.Generator().manual_seed(0)
     logits = 0.1 * torch.randn(1, 2, 24, 24, generator=generator)  # so unsure that no pseudo label is kept
     logits.requires_grad_()
-    method.forward = lambda images: logits  # type: ignore[method-assign]
+
+    def forward(images: Tensor, *, bare: bool = False) -> Tensor:
+        return logits
+
+    method.forward = forward  # type: ignore[method-assign]
     method.step = lambda loss: torch.autograd.backward(loss)  # type: ignore[method-assign]
     method.learn(Batch.of([sample.image], [mask], ids=["stroke"], known=2))
     rest = inside & (mask == UNLABELED)

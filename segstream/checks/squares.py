@@ -48,7 +48,8 @@ def squares(slot: int, seeds: Sequence[int], **facts: Any) -> Batch:
 
 def make(cls: type[Method], *, network: str = "tiny", capacity: int = 6, **settings: Any) -> Method:
     """A method over a tiny network that knows one class, with some squares of it in memory."""
-    segmenter = Segmenter.create(network, weights=None, classes=["red"], seed=3)
+    head = cls(Segmenter.create("tiny", weights=None), **settings).head() or "linear"
+    segmenter = Segmenter.create(network, weights=None, classes=["red"], head=head, seed=3)
     memory = None if cls.default_policy is None else Memory(capacity=capacity, policy=cls.default_policy)
     method = cls(segmenter, memory=memory, **({"seed": 5, "lr": 0.05} | settings))
     method.remember(squares(1, range(4), complete=[1]))
@@ -60,6 +61,10 @@ def snapshot(method: Method) -> dict[str, Tensor]:
     state = {f"weights.{k}": v.clone() for k, v in method.segmenter.to_state()[1].items()}
     state |= {f"optimiser.{k}": v.clone() for k, v in method.optimiser.buffers().items()}
     state["generator"] = method.generator.get_state().clone()
+    if method.teacher is not None:
+        state |= {f"teacher.{k}": v.clone() for k, v in method.teacher.to_state()[1].items()}
+    evidence = {} if method.memory is None else method.memory.state()[1]
+    state |= {f"memory.{k}": evidence[k].clone() for k in ("measured", "confidence", "vectors") if k in evidence}
     for i, exemplar in enumerate(method.memory or ()):
         state |= {f"memory.{i}.{exemplar.id}.image": exemplar.image.clone(), f"memory.{i}.mask": exemplar.mask.clone()}
     return state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -19,10 +19,19 @@ __all__ = [
     "Source",
     "Splits",
     "Subset",
+    "Told",
     "checked_size",
     "hold_back",
+    "origin",
     "present_classes",
+    "unheard",
 ]
+
+Told = Callable[[str, int, int], None]  # progress: what is being done, how much of it, of how much
+
+
+def unheard(what: str, done: int, total: int) -> None:
+    """Progress that nobody follows."""
 
 
 class DataError(ValueError):
@@ -63,7 +72,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Splits:
-    """The three parts of a dataset; a part may be empty.
+    """The parts of a dataset; a part may be empty. `holdout` is what was taken out of the training list.
 
     >>> from segstream.data.wrap import wrap
     >>> empty = wrap([], ["background"])
@@ -74,13 +83,17 @@ class Splits:
     train: Source
     val: Source
     test: Source
+    holdout: Source | None = None
 
     def part(self, name: str) -> Source:
-        """The part of that name: "train", "val" or "test"."""
-        parts = {"train": self.train, "val": self.val, "test": self.test}
+        """The part of that name: "train", "val", "test" or "holdout"."""
+        parts = {"train": self.train, "val": self.val, "test": self.test, "holdout": self.holdout}
         if name not in parts:
-            raise DataError(f"There is no split {name!r}; the splits are train, val and test.")
-        return parts[name]
+            raise DataError(f"There is no split {name!r}; the splits are train, val, test and holdout.")
+        found = parts[name]
+        if found is None:
+            raise DataError("Nothing is held back from the training list; set data.holdout to a share, such as 0.2.")
+        return found
 
 
 def present_classes(mask: Tensor) -> frozenset[int]:
@@ -224,6 +237,20 @@ class Cached(Derived):
 
     def present(self, i: int) -> frozenset[int]:
         return self.source.present(i)
+
+
+def origin(source: Source) -> Source:
+    """The source that a part, a resized or a cached form was made of: what lists of the dataset speak about.
+
+    >>> from segstream.data.wrap import wrap
+    >>> picture = (torch.zeros(3, 2, 2, dtype=torch.uint8), torch.ones(2, 2, dtype=torch.uint8))
+    >>> whole = wrap([picture] * 3, ["background", "car"])
+    >>> origin(Cached(Subset(whole, [2, 0]))) is whole
+    True
+    """
+    while isinstance(source, (Subset, Derived)):
+        source = source.source
+    return source
 
 
 def hold_back(

@@ -18,14 +18,14 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from segstream.classes import BACKGROUND, UNLABELED, VOID
 from segstream.functional import objective_plain
+from segstream.functional.known_gradient import with_gradient
 from segstream.functional.objective_plain import Problem, Sums
 
 __all__ = ["Objective", "Reduce", "cross_entropy", "em_objective", "warm_up"]
@@ -64,6 +64,18 @@ class Objective:
     candidates: Tensor
     confidence_sum: Tensor
     confidence_count: Tensor
+
+    @classmethod
+    def of(cls, loss: Tensor, masks: Tensor, *, slots: int) -> Objective:
+        """For a loss that is computed elsewhere: how many pixels entered, and nothing about single classes.
+
+        >>> found = Objective.of(torch.tensor(1.0), torch.tensor([[[1, -1, -2]]], dtype=torch.int16), slots=2)
+        >>> found.labelled.item(), found.latent.item(), found.kept.tolist()
+        (1, 1, [0, 0])
+        """
+        labelled, latent = (masks >= 0).sum().cpu(), (masks == UNLABELED).sum().cpu()
+        none = torch.zeros(slots, dtype=torch.int64)
+        return cls(loss, labelled, latent, labelled + latent, none, none, none.double(), none)
 
 
 def em_objective(
@@ -215,7 +227,7 @@ def _objective(
             label_weight * sums.label_loss + latent_weight * sums.latent_loss, dtype=values.dtype, device=values.device
         )
     return Objective(
-        loss=loss if gradient is None else _ByHand.apply(logits, loss, gradient),
+        loss=loss if gradient is None else with_gradient(logits, loss, gradient),
         labelled=torch.tensor(nonvoid - latent),
         latent=torch.tensor(latent),
         nonvoid=torch.tensor(nonvoid),
@@ -230,24 +242,6 @@ def _counts(problem: Problem) -> tuple[int, int]:
     """How many pixels are not void, and how many of these are latent."""
     several = torch.tensor([[not sole for sole in image] for image in problem.sole])  # B 2
     return problem.masks.numel() - int((problem.masks == VOID).sum()), int((problem.latent * several).sum())
-
-
-class _ByHand(torch.autograd.Function):
-    """A loss whose gradient is known already."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, loss: Tensor, gradient: Tensor) -> Tensor:
-        ctx.save_for_backward(gradient)
-        ctx.dtype = logits.dtype
-        return loss.clone()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None]:
-        (gradient,) = ctx.saved_tensors
-        if slope.device.type != "cpu" or slope.item() != 1:  # a copy as large as the gradient, seldom needed
-            gradient = gradient * slope
-        return gradient.to(ctx.dtype), None, None
 
 
 def _form(values: Tensor) -> _Pass:

@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any
 _HOMES = {
     "Drawn": "segstream.memory.memory",
     "Memory": "segstream.memory.memory",
+    "Evidence": "segstream.memory.selection",
     "Policy": "segstream.memory.policy",
+    "Selection": "segstream.memory.selection",
 }
 
-__all__ = ["Drawn", "Memory", "Policy"]
+__all__ = ["Drawn", "Evidence", "Memory", "Policy", "Selection"]
 
 if TYPE_CHECKING:
     from segstream.memory.memory import Drawn, Memory
     from segstream.memory.policy import Policy
+    from segstream.memory.selection import Evidence, Selection
 
 
 def __getattr__(name: str) -> Any:

@@ -15,6 +15,7 @@ from torch.nn.functional import interpolate
 
 from segstream import plugins
 from segstream.memory.policy import Offer, Policy, below, fraction, words
+from segstream.memory.selection import Candidate, Evidence, Selection
 from segstream.memory.shelf import Exemplar, IndexedShelf
 from segstream.memory.states import shelf_from_state, shelf_state
 from segstream.types import Sample
@@ -120,11 +121,11 @@ class Memory:
         offer without labels changes nothing, not even then: `forget` is the verb for labels that were taken back.
         """
         sample = _bounded(sample, self.max_side)
-        labels = sample.labels
-        if foreign := sorted(set(labels).difference(active)):
-            raise ValueError(f"The mask of {sample.id!r} holds slots {foreign}; the active classes are {list(active)}.")
+        labels = _check_labels(sample, active)
         if not labels:
             return False
+        if isinstance(self.policy, Selection):
+            return bool(self.offer_all([sample], active=active, generator=generator))
         shelf = self._shelf
         old = shelf.by_id.get(sample.id)
         if old is not None:
@@ -139,6 +140,54 @@ class Memory:
             shelf.take(victim())
         shelf.put(Exemplar.of(sample, arrival=shelf.arrivals), labels)
         return True
+
+    def offer_all(
+        self,
+        samples: Sequence[Sample],
+        *,
+        active: Sequence[int],
+        generator: torch.Generator,
+        evidence: Sequence[Evidence] | None = None,
+    ) -> int:
+        """How many of these are in the memory now. A policy that chooses among all images sees them together.
+
+        evidence   for such a policy: what a network made of each sample
+
+        >>> memory, image = Memory(capacity=2), torch.zeros(3, 2, 2, dtype=torch.uint8)
+        >>> samples = [Sample(image, torch.ones(2, 2, dtype=torch.int16), name) for name in "ab"]
+        >>> memory.offer_all(samples, active=(1,), generator=torch.Generator())
+        2
+        """
+        if not isinstance(self.policy, Selection):
+            return sum(self.offer(s, active=active, generator=generator) for s in samples)
+        told: Sequence[Evidence | None] = [None] * len(samples) if evidence is None else evidence
+        new: dict[str, tuple[Sample, Candidate]] = {}
+        for i, (sample, known) in enumerate(zip(samples, told, strict=True)):
+            small = _bounded(sample, self.max_side)
+            _check_labels(small, active)
+            if small.labels:
+                arrival = self._shelf.arrivals + i
+                new[sample.id] = small, Candidate(sample.id, small.labels, known, arrival)
+        self._choose(self.policy, new, active)
+        return sum(self.has(id) for id in new)
+
+    def _choose(self, policy: Selection, new: Mapping[str, tuple[Sample, Candidate]], active: Sequence[int]) -> None:
+        shelf = self._shelf
+        stored = [Candidate(e.id, tuple(e.ranks), e.evidence, e.arrival) for e in shelf.exemplars if e.id not in new]
+        room = shelf.capacity if shelf.capacity is not None else len(stored) + len(new)
+        kept: dict[str, None] = {}
+        left = shelf.capacity_bytes
+        for one in policy.choose([*stored, *(c for _, c in new.values())], room=room, active=active):
+            size = new[one.id][0].nbytes if one.id in new else shelf.by_id[one.id].nbytes
+            if left is None or size <= left:
+                kept[one.id] = None
+                left = None if left is None else left - size
+        for exemplar in tuple(shelf.exemplars):
+            if exemplar.id in new or exemplar.id not in kept:
+                shelf.take(exemplar.place)
+        for id, (sample, one) in new.items():
+            if id in kept:
+                shelf.put(Exemplar.of(sample, arrival=shelf.arrivals, evidence=one.evidence), one.labels)
 
     def _replace(self, old: Exemplar, sample: Sample, labels: tuple[int, ...], generator: torch.Generator) -> bool:
         shelf, new = self._shelf, Exemplar.of(sample, arrival=old.arrival)
@@ -247,6 +296,14 @@ class Memory:
         memory.policy.load_state(kept["state"])
         shelf_from_state(memory._shelf, document, tensors)
         return memory
+
+
+def _check_labels(sample: Sample, active: Sequence[int]) -> tuple[int, ...]:
+    """The sample's labels, all of them active."""
+    labels = sample.labels
+    if foreign := sorted(set(labels).difference(active)):
+        raise ValueError(f"The mask of {sample.id!r} holds slots {foreign}; the active classes are {list(active)}.")
+    return labels
 
 
 def _name_of(policy: Policy) -> str:

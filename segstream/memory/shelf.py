@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from segstream.classes import UNLABELED
+from segstream.memory.selection import Evidence
 from segstream.types import Sample
 
 __all__ = ["Exemplar", "IndexedShelf"]
@@ -37,14 +38,15 @@ class Exemplar:
     complete: frozenset[int]
     known: int
     arrival: int
+    evidence: Evidence | None = None  # what a network made of it when it was offered
     place: int = -1
     ranks: dict[int, int] = field(default_factory=dict)  # its classes, ascending: its place in each one's list
 
     @classmethod
-    def of(cls, sample: Sample, *, arrival: int) -> Exemplar:
+    def of(cls, sample: Sample, *, arrival: int, evidence: Evidence | None = None) -> Exemplar:
         height, width = sample.mask.shape
         image, mask = sample.image.cpu().numpy().tobytes(), sample.mask.cpu().numpy().tobytes()
-        return cls(sample.id, image, mask, (height, width), sample.complete, sample.known, arrival)
+        return cls(sample.id, image, mask, (height, width), sample.complete, sample.known, arrival, evidence)
 
     @property
     def nbytes(self) -> int:
@@ -60,7 +62,8 @@ class Exemplar:
         """The exemplar as if nobody had ever named these classes in it."""
         mask = np.frombuffer(self.mask, dtype=np.int16)
         mask = np.where(np.isin(mask, list(slots)), np.int16(UNLABELED), mask)
-        return replace(self, mask=mask.tobytes(), complete=self.complete.difference(slots))
+        evidence = None if self.evidence is None else self.evidence.without(list(slots))
+        return replace(self, mask=mask.tobytes(), complete=self.complete.difference(slots), evidence=evidence)
 
 
 class IndexedShelf:

@@ -4,6 +4,9 @@ images   uint8 [sum of 3HW]   all images, one after the other, by place
 masks    int16 [sum of HW]    all masks
 table    int64 [N, 5]         for each: height, width, known, arrival, number of its `complete` in the document's list
 members  int64 [sum of |M^c|] the places in each class's list, class after class: future draws depend on this order
+
+Where a policy asked for evidence, for each exemplar and class of which there is some:
+measured    int64 [M, 2]   place and slot;  confidence: float64 [M];  vectors: float32 [M, D]
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from segstream.memory.selection import Evidence
 from segstream.memory.shelf import Exemplar, IndexedShelf
 
 __all__ = ["shelf_from_state", "shelf_state"]
@@ -44,7 +48,30 @@ def shelf_state(shelf: IndexedShelf) -> tuple[dict[str, Any], dict[str, Tensor]]
         "table": table,
         "members": torch.tensor([e.place for slot in counts for e in shelf.members[slot]], dtype=torch.int64),
     }
-    return document, tensors
+    return document, tensors | _evidence_state(shelf)
+
+
+def _evidence_state(shelf: IndexedShelf) -> dict[str, Tensor]:
+    found = [(e.place, c, e.evidence) for e in shelf.exemplars if e.evidence for c in sorted(e.evidence.vectors)]
+    if not found:
+        return {}
+    return {
+        "measured": torch.tensor([(place, c) for place, c, _ in found], dtype=torch.int64),
+        "confidence": torch.tensor([e.confidence.get(c, 0.0) for _, c, e in found], dtype=torch.float64),
+        "vectors": torch.stack([torch.from_numpy(e.vectors[c].copy()) for _, c, e in found]),
+    }
+
+
+def _take_evidence(shelf: IndexedShelf, tensors: Mapping[str, Tensor]) -> None:
+    rows: dict[int, list[int]] = {}
+    places, slots = tensors["measured"].unbind(1)
+    for row, place in enumerate(places.tolist()):
+        rows.setdefault(place, []).append(row)
+    for place, own in rows.items():
+        confidence = {int(slots[r]): float(tensors["confidence"][r]) for r in own}
+        shelf.exemplars[place].evidence = Evidence(
+            confidence, {int(slots[r]): tensors["vectors"][r].numpy().copy() for r in own}
+        )
 
 
 def shelf_from_state(shelf: IndexedShelf, document: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -69,6 +96,8 @@ def shelf_from_state(shelf: IndexedShelf, document: Mapping[str, Any], tensors: 
         for _ in range(counts[slot]):
             shelf.join(shelf.exemplars[next(members)], slot)
     shelf.arrivals = int(document["arrivals"])
+    if "measured" in tensors:
+        _take_evidence(shelf, tensors)
 
 
 def _joined(pieces: list[bytes], dtype: torch.dtype) -> Tensor:
