@@ -240,8 +240,7 @@ def _objective(
 
 def _counts(problem: Problem) -> tuple[int, int]:
     """How many pixels are not void, and how many of these are latent."""
-    several = torch.tensor([[not sole for sole in image] for image in problem.sole])  # B 2
-    return problem.masks.numel() - int((problem.masks == VOID).sum()), int((problem.latent * several).sum())
+    return problem.masks.numel() - int((problem.masks == VOID).sum()), int((problem.latent * ~problem.sole.cpu()).sum())
 
 
 def _form(values: Tensor) -> _Pass:

@@ -36,7 +36,7 @@ class Problem:
 
     >>> masks, allowed = torch.zeros(1, 2, 2, dtype=torch.int16), torch.tensor([[[True, True], [True, False]]])
     >>> problem = Problem(torch.zeros(1, 2, 1, 1), masks, allowed, threshold=0.8)
-    >>> problem.sole, problem.every  # an annotated-background pixel can be nothing else, an unlabelled one anything
+    >>> problem.sole.tolist(), problem.every.tolist()  # annotated background can be nothing else, unlabelled anything
     ([[False, True]], [[True, False]])
     """
 
@@ -51,21 +51,20 @@ class Problem:
         return torch.stack([(self.masks == value).sum((1, 2)) for value in (UNLABELED, BACKGROUND)], 1).cpu()
 
     @cached_property
-    def possible(self) -> list[list[Tensor]]:
-        """[B][2] the possible classes, ascending."""
-        return [[row.nonzero().flatten() for row in image] for image in self.allowed]
+    def sole(self) -> Tensor:
+        """[B, 2] bool: whether slot 0 alone is possible, which makes it the label."""
+        return self.allowed.sum(-1) == 1
 
     @cached_property
-    def sole(self) -> list[list[bool]]:
-        """[B][2] whether slot 0 alone is possible, which makes it the label."""
-        found: list[list[bool]] = (self.allowed.sum(-1) == 1).tolist()
-        return found
+    def every(self) -> Tensor:
+        """[B, 2] bool: whether every class is possible, so that the latent term is 0."""
+        return self.allowed.all(-1)
 
     @cached_property
-    def every(self) -> list[list[bool]]:
-        """[B][2] whether every class is possible, so that the latent term is 0."""
-        found: list[list[bool]] = self.allowed.all(-1).tolist()
-        return found
+    def kinds(self) -> list[list[tuple[bool, bool]]]:
+        """[B][2], on the host: whether any pixel is latent and not sole, and whether not every class is possible."""
+        open_, partly = ((self.latent > 0) & ~self.sole.cpu()).tolist(), (~self.every).tolist()
+        return [list(zip(*pair, strict=True)) for pair in zip(open_, partly, strict=True)]
 
 
 @dataclass(eq=False)
@@ -141,35 +140,40 @@ def accumulate(problem: Problem, *, label_weight: float, latent_weight: float, g
     limits = [(start, min(start + block, height)) for start in range(0, height, block)]
     ends = [(int(rows.lower[a]), int(rows.upper[b - 1])) for a, b in limits]
     across = columns.matrix(0, width, 0, w - 1).T  # W w
+    wanted = gradient is not None
     totals = _Totals(slots, logits)
-    for image in range(images):
+    together = _images_together(logits, height, width) if len(limits) == 1 else 1
+    for at in range(0, images, together):
+        some = slice(at, min(at + together, images))
         for (start, stop), (first, last) in zip(limits, ends, strict=True):
-            low = logits[image, :, first : last + 1]  # K hr w
-            low = torch.lerp(low[:, :, columns.lower], low[:, :, columns.upper], columns.place)  # K hr W
+            low = logits[some, :, first : last + 1]  # b K hr w
+            low = torch.lerp(low[..., columns.lower], low[..., columns.upper], columns.place)  # b K hr W
             lower, upper = rows.lower[start:stop] - first, rows.upper[start:stop] - first
-            full = torch.lerp(low[:, lower], low[:, upper], rows.place[start:stop, None])  # K R W
-            pixels = masks[image, start:stop].reshape(-1).to(torch.int64)  # N
-            slope = _block(
-                problem,
-                image,
-                full.reshape(slots, -1),
-                pixels,
-                totals,
-                label_weight,
-                latent_weight,
-                gradient is not None,
-            )
+            full = torch.lerp(low[:, :, lower], low[:, :, upper], rows.place[start:stop, None])  # b K R W
+            pixels = masks[some, start:stop].flatten(1).to(torch.int64)  # b N
+            slope = _block(problem, some, full.flatten(2), pixels, totals, label_weight, latent_weight, wanted)
             if gradient is not None:
-                slope = rows.matrix(start, stop, first, last) @ slope.reshape(slots, stop - start, width)  # K hr W
-                gradient[image, :, first : last + 1] += slope @ across
+                slope = rows.matrix(start, stop, first, last) @ slope.view(
+                    *low.shape[:2], stop - start, width
+                )  # b K hr W
+                gradient[some, :, first : last + 1] += slope @ across
     return totals.sums()
 
 
 def _block_rows(logits: Tensor, h: int, height: int, width: int) -> int:
     """Rows of one block: as many as fit into the bytes meant for it, both before and after interpolation."""
-    budget = BLOCK_BYTES.get(logits.device.type, DEVICE_BLOCK_BYTES)
     row = logits.shape[1] * width * logits.element_size() * max(1.0, h / height)
-    return max(1, min(height, int(budget // row)))
+    return max(1, min(height, int(_budget(logits) // row)))
+
+
+def _images_together(logits: Tensor, height: int, width: int) -> int:
+    """How many whole images a block takes."""
+    image = logits.shape[1] * width * height * logits.element_size()
+    return max(1, int(_budget(logits) // image))
+
+
+def _budget(logits: Tensor) -> int:
+    return BLOCK_BYTES.get(logits.device.type, DEVICE_BLOCK_BYTES)
 
 
 class _Totals:
@@ -185,9 +189,12 @@ class _Totals:
 
     def count(self, row: int, slots: Tensor, where: Tensor) -> None:
         """Adds the slots found `where` is true to one row of counts: kept, candidates or given labels."""
-        self.counts[row] += torch.bincount(torch.where(where, slots, self.slots), minlength=self.slots + 1)[
-            : self.slots
-        ]
+        found = torch.where(where, slots, self.slots).flatten()
+        if found.device.type == "cpu":
+            self.counts[row] += torch.bincount(found, minlength=self.slots + 1)[: self.slots]
+        else:  # there `bincount` waits for the device
+            counts = self.counts.new_zeros(self.slots + 1)
+            self.counts[row] += counts.scatter_add_(0, found, torch.ones_like(found))[: self.slots]
 
     def sums(self) -> Sums:
         label_loss, latent_loss = self.loss.tolist()
@@ -197,60 +204,61 @@ class _Totals:
 
 def _block(
     problem: Problem,
-    image: int,
+    some: slice,
     logits: Tensor,
     pixels: Tensor,
     totals: _Totals,
     label_weight: float,
     latent_weight: float,
-    want_gradient: bool,
+    wanted: bool,
 ) -> Tensor:
-    """Adds the pixels of one block to `totals`; gives the gradient in its logits (K N), which it overwrites."""
-    log_p = logits.sub_(logits.amax(0))
-    log_p -= log_p.exp().sum(0).log()
-    p = log_p.exp()  # K N
-    target = torch.where(pixels > 0, pixels, -1)  # N   the label, given or found in the E-step; -1: none
-    weight = torch.zeros_like(log_p[0])  # N   how much of p enters the gradient
-    slopes: list[tuple[Tensor, Tensor]] = []
+    """Adds the pixels of one block to `totals`; gives the gradient in its logits (b K N), which it overwrites."""
+    log_p = logits.sub_(logits.amax(1, keepdim=True))
+    log_p -= log_p.exp().sum(1, keepdim=True).log()
+    p = log_p.exp()  # b K N
+    target = torch.where(pixels > 0, pixels, -1)  # b N   the label, given or found in the E-step; -1: none
+    weight = torch.zeros_like(log_p[:, 0])  # b N   how much of p enters the gradient
+    slopes: list[Tensor] = []
     for row in (0, 1):
+        kinds = [image[row] for image in problem.kinds[some]]
         mine = pixels == UNLABELED + row  # row 0: unlabelled, row 1: annotated background
-        if problem.sole[image][row]:
-            target.masked_fill_(mine, BACKGROUND)
+        sole = problem.sole[some, row, None]  # b 1
+        target.masked_fill_(mine & sole, BACKGROUND)
+        if not any(open_ for open_, _ in kinds):
             continue
-        if not problem.latent[image, row]:
-            continue
-        possible = problem.possible[image][row]
-        log_q = log_p if problem.every[image][row] else log_p[possible]
-        best, found = log_q.max(0)  # N   ties: the lowest slot
-        slot = possible[found]
+        mine &= ~sole
+        partly = any(open_ and partly for open_, partly in kinds)
+        log_q = log_p.masked_fill(~problem.allowed[some, row, :, None], -torch.inf) if partly else log_p
+        best, slot = log_q.max(1)  # b N   ties: the lowest slot
         kept = mine & (best.exp() > problem.threshold)  # the E-step: p from the full softmax
         totals.count(0, slot, kept)
         totals.count(1, slot, mine)
         target = torch.where(kept, slot, target)
-        if problem.every[image][row]:
+        if not partly:
             continue  # every class is possible: -log 1
-        total = torch.logsumexp(log_q, 0)  # N   log sum_{z not in X} p(z)
+        mine &= ~problem.every[some, row, None]
+        total = torch.logsumexp(log_q, 1)  # b N   log sum_{z not in X} p(z)
         totals.loss[1] -= torch.where(mine, total, 0).sum(dtype=totals.float)
-        if want_gradient and latent_weight:
+        if wanted and latent_weight:
             weight += latent_weight * mine
-            slopes.append((possible, log_q.softmax(0).mul_(latent_weight * mine)))
+            slopes.append(log_q.softmax(1).mul_(latent_weight * mine[:, None]))
     labelled = target >= 0
-    target = target.clamp_min(0)[None]  # 1 N
-    totals.loss[0] -= torch.where(labelled, log_p.gather(0, target)[0], 0).sum(dtype=totals.float)
+    target = target.clamp_min(0)[:, None]  # b 1 N
+    totals.loss[0] -= torch.where(labelled, log_p.gather(1, target)[:, 0], 0).sum(dtype=totals.float)
     _confidences(p, pixels, totals)
-    if want_gradient:
+    if wanted:
         weight += label_weight * labelled
-        p *= weight
-        for possible, slope in slopes:
-            p[possible] -= slope
-        p.scatter_add_(0, target, (-label_weight * labelled)[None].to(p.dtype))
+        p *= weight[:, None]
+        for slope in slopes:
+            p -= slope
+        p.scatter_add_(1, target, (-label_weight * labelled)[:, None].to(p.dtype))
     return p
 
 
 def _confidences(p: Tensor, pixels: Tensor, totals: _Totals) -> None:
-    """p(c) over pixels whose given label is c: spread over a zero matrix, since adding by index has no fixed order."""
+    """p(c) over pixels whose given label is c: spread over a zero tensor, since adding by index has no fixed order."""
     given = pixels >= 0
-    label = pixels.clamp_min(0)[None]  # 1 N
-    own = p.gather(0, label) * given
-    totals.confidence += torch.zeros_like(p).scatter_(0, label, own).sum(1, dtype=totals.float)
-    totals.count(2, label[0], given)
+    label = pixels.clamp_min(0)[:, None]  # b 1 N
+    own = p.gather(1, label) * given[:, None]
+    totals.confidence += torch.zeros_like(p).scatter_(1, label, own).sum((0, 2), dtype=totals.float)
+    totals.count(2, label[:, 0], given)
