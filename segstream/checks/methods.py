@@ -231,6 +231,26 @@ def a_stroke_never_pushes_its_object_away(cls: type[Method]) -> None:
     require(push <= 1e-9, f"The gradient lowers the stroke's class on the rest of its object (up to {push:.2g}).")
 
 
+def a_teacher_is_what_was_known_before_growth(cls: type[Method]) -> None:
+    method = make(cls)
+    require(method.teacher is None, "There is a teacher before any class came.")
+    method.add_classes(["blue"])
+    if not cls.wants_teacher:
+        require(method.teacher is None, "A teacher was taken that nobody asked for.")
+        return
+    taken = method.teacher
+    require(taken is not None, "No teacher was taken before the head grew.")
+    assert taken is not None
+    require(len(taken.classes) == 2, f"The teacher knows {len(taken.classes)} slots; before growth there were 2.")
+    before = {k: v.clone() for k, v in taken.to_state()[1].items()}
+    method.add_classes(["green"])
+    require(method.teacher is taken, "A second addition with no update between took another teacher.")
+    method.learn(squares(2, range(3), known=4))
+    require(same(before, taken.to_state()[1]), "Learning changed the teacher.")
+    method.add_classes(["white"])
+    require(method.teacher is not taken, "The next stage kept the last stage's teacher.")
+
+
 def is_complete_as_a_plugin(cls: type[Method]) -> None:
     require(bool(cls.__doc__), "A method needs a docstring that names its settings.")
     if cls.name in plugins.available("methods"):
@@ -240,11 +260,10 @@ def is_complete_as_a_plugin(cls: type[Method]) -> None:
     if cls.name in plugins.available("methods"):
         again = create(cls.name, method.segmenter, settings=plain)
         require(again.settings() == method.settings(), "Settings do not survive being written as JSON.")
-    undocumented = [n for n in vars(cls).get("__annotations__", {}) if n not in (cls.__doc__ or "") and n not in HIDDEN]
+    own = [n for n in cls.setting_names() if n in vars(cls).get("__annotations__", {})]
+    undocumented = [n for n in own if n not in (cls.__doc__ or "")]
     require(not undocumented, f"The docstring does not mention the settings {', '.join(undocumented)}.")
 
-
-HIDDEN = ("name", "default_policy")
 
 METHOD_CHECKS: tuple[Callable[[type[Method]], None], ...] = (
     predicts_before_learning,
@@ -264,6 +283,7 @@ METHOD_CHECKS: tuple[Callable[[type[Method]], None], ...] = (
     a_retired_class_is_never_predicted,
     statistics_move_at_most_once,
     a_stroke_never_pushes_its_object_away,
+    a_teacher_is_what_was_known_before_growth,
     is_complete_as_a_plugin,
 )
 
