@@ -23,7 +23,7 @@ from segstream.memory import Drawn, Evidence
 from segstream.models import Segmenter
 from segstream.types import Sample, UpdateReport
 
-__all__ = ["Joint", "Statistics", "class_means"]
+__all__ = ["Joint", "Statistics", "class_means", "taught"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,6 +133,20 @@ def check_samples(samples: Sequence[Sample], classes: ClassTable) -> None:
                 f"Image {sample.id!r} says known={sample.known}, complete={sorted(sample.complete)}; "
                 f"the model has only {len(classes)} slots."
             )
+
+
+def taught(teacher: Segmenter | None, images: Tensor, fabric: Fabric) -> Tensor | None:
+    """A teacher's logits [B, T, h, w] for a batch; None where there is none, or one that knows no class to teach.
+
+    >>> fabric, images = Fabric(accelerator="cpu", devices=1), torch.zeros(1, 3, 8, 8, dtype=torch.uint8)
+    >>> taught(Segmenter.create("tiny", weights=None).frozen(), images, fabric) is None
+    True
+    """
+    if teacher is None or not teacher.classes.active:
+        return None
+    with torch.no_grad(), fabric.autocast():
+        logits: Tensor = teacher(images)
+    return logits
 
 
 def given_confidence(segmenter: Segmenter, samples: Iterable[Sample], fabric: Fabric) -> dict[int, float]:

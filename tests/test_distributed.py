@@ -11,24 +11,30 @@ from segstream.checks.squares import nothing_said, snapshot, squares
 from segstream.classes import UNLABELED
 from segstream.memory import Memory
 from segstream.method import Method
+from segstream.methods.agem import AGEM
 from segstream.methods.em import EM
 from segstream.methods.er import ER
+from segstream.methods.mir import MIR
 from segstream.models import Segmenter
 from segstream.offline import Schedule, fit
 from segstream.types import Batch
 
 
 def learn(fabric: Fabric) -> dict[str, torch.Tensor]:
-    """em in both normalisations and er, over a network without batch statistics; then a short offline training."""
+    """em in both normalisations and others, over a network without batch statistics; then a short offline training."""
     out: dict[str, torch.Tensor] = {}
     for name, cls, settings in (
         ("em", EM, {}),
         ("per_term", EM, {"normalise": "per_term", "threshold": 0.55}),
         ("er", ER, {}),
+        ("agem", AGEM, {"lr": 0.01}),  # at 0.05 it learns so wildly that rounding errors grow
+        ("mir", MIR, {"candidates": 4}),
     ):
         segmenter = Segmenter.create("tiny", weights=None, classes=["red"], seed=3)
-        policy = "reservoir" if cls is ER else "class_balanced"
-        method: Method = cls(segmenter, memory=Memory(capacity=5, policy=policy), fabric=fabric, lr=0.05, **settings)
+        policy = "class_balanced" if cls is EM else "reservoir"
+        method: Method = cls(
+            segmenter, memory=Memory(capacity=5, policy=policy), fabric=fabric, **{"lr": 0.05, **settings}
+        )
         method.remember(squares(1, range(3), complete=[1]))
         method.learn(squares(1, [7, 8]))
         method.add_classes(["blue"])
@@ -48,13 +54,16 @@ def learn(fabric: Fabric) -> dict[str, torch.Tensor]:
 
 def normalised(fabric: Fabric) -> dict[str, torch.Tensor]:
     """A network with batch statistics, whose head outgrows its block: other numbers than one process's, but alike."""
-    segmenter = Segmenter.create("tiny_bn", weights=None, classes=["red"], seed=3)
-    method = EM(segmenter, memory=Memory(capacity=5), fabric=fabric, lr=0.05)
-    method.remember(squares(1, range(3), complete=[1]))
-    method.add_classes(["blue", *(f"class {i}" for i in range(80))])
-    for k in range(2):
-        method.learn(squares(2, [k, k + 9, k + 20], known=83, rest=UNLABELED, complete=[2]))
-    return snapshot(method)
+    out: dict[str, torch.Tensor] = {}
+    for cls in (EM, AGEM, MIR):
+        segmenter = Segmenter.create("tiny_bn", weights=None, classes=["red"], seed=3)
+        method: Method = cls(segmenter, memory=Memory(capacity=5), fabric=fabric, lr=0.05)
+        method.remember(squares(1, range(3), complete=[1]))
+        method.add_classes(["blue", *(f"class {i}" for i in range(80))])
+        for k in range(2):
+            method.learn(squares(2, [k, k + 9, k + 20], known=83, rest=UNLABELED, complete=[2]))
+        out |= {f"{cls.name}.{k}": v for k, v in snapshot(method).items()}
+    return out
 
 
 def hash_of(name: str) -> int:

@@ -160,6 +160,8 @@ def learns_a_batch_of_one(cls: type[Method]) -> None:
 
 def learns_a_square(cls: type[Method]) -> None:
     method = make(cls, lr=0.1)
+    for k in range(15):  # a teacher that knows nothing teaches that nothing is known
+        method.learn(squares(1, [4 * k + i for i in range(4)], complete=[1]))
     method.add_classes(["blue"])
     for k in range(40):
         method.learn(squares(2, [4 * k + i for i in range(4)], known=3, complete=[2]))

@@ -53,6 +53,7 @@ class EM(Method):
     """
 
     name: ClassVar[str] = "em"
+    tunable: ClassVar[Mapping[str, tuple[Any, ...]]] = {"latent_weight": (0.5, 0.1)}  # the paper's two
 
     threshold: float = 0.8
     latent_weight: float = 0.5

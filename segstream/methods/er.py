@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from segstream.functional.label_space import targets
 from segstream.functional.objective import cross_entropy
@@ -27,6 +28,7 @@ class ER(Method):
     """
 
     name: ClassVar[str] = "er"
+    tunable: ClassVar[Mapping[str, tuple[Any, ...]]] = {"view": ("ignore", "background")}
 
     view: Literal["ignore", "background"] = "ignore"
 
