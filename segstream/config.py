@@ -65,12 +65,12 @@ class Recipe:
 def recipes() -> dict[str, Path]:
     """The recipes that come with the package.
 
-    >>> sorted(recipes())
-    ['camvid-6-1', 'camvid-6-1-small', 'demo']
+    >>> "demo" in recipes()
+    True
     """
     folder = resources.files("segstream.recipes")
     found = [Path(str(entry)) for entry in folder.iterdir() if entry.name.endswith(".toml")]
-    return {path.stem: path for path in sorted(found)}
+    return {path.stem: path for path in sorted(found, key=lambda path: path.stem)}
 
 
 def load_recipe(name_or_path: str | Path, overrides: Sequence[str] = ()) -> Recipe:
@@ -100,11 +100,8 @@ def _check_scenario(scenario: ScenarioSettings, source: str) -> None:
     if named == bool(scenario.split):
         both = "has both" if named else "lacks both"
         raise ValueError(f'{source} {both}: scenario.base with scenario.stages, and scenario.split = "15-1". Give one.')
-    if (scenario.rule == "files") != bool(scenario.files):
-        raise ValueError(
-            f"{source}: the rule {scenario.rule!r} {'needs' if scenario.rule == 'files' else 'does not use'} "
-            "scenario.files, a folder with one list a stage."
-        )
+    if scenario.files and scenario.rule != "files":  # that `files` has none is said when the data are opened
+        raise ValueError(f"{source}: the rule {scenario.rule!r} does not use scenario.files.")
 
 
 def _find(name_or_path: str | Path) -> Path:

@@ -64,7 +64,8 @@ class Experiment:
         self.threads = threads or recipe.run.threads
         torch.set_num_threads(self.threads)
         self.fabric = make_fabric(device or recipe.run.device, precision=recipe.run.precision)
-        self.splits = open_splits(recipe.data)
+        told = lambda what, done, total: self.tell(Progress(what, done, total))  # noqa: E731
+        self.splits = open_splits(recipe.data, told=told)
         self.scenario = make_scenario(recipe.scenario, self.splits.train.names)
         self.train: Source = Cached(self.splits.train)
         self.indices = self.scenario.select(self.train)

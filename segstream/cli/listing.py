@@ -72,7 +72,8 @@ def _recipes() -> list[dict[str, Any]]:
     found = []
     for name in recipes():
         recipe = load_recipe(name)
-        groups = "+".join(str(len(group)) for group in (recipe.scenario.base, *recipe.scenario.stages))
+        named = (recipe.scenario.base, *recipe.scenario.stages)
+        groups = recipe.scenario.split or "+".join(str(len(group)) for group in named)
         found.append({"name": name, "about": recipe.title, "classes": groups, "data": recipe.data.dataset})
     return found
 

@@ -12,7 +12,7 @@ from segstream.storage import StateError
 __all__ = ["CLUTTER", "TRAINING", "check_in", "check_out", "kind_of"]
 
 TRAINING = "training"  # subfolder in which an unfinished training waits
-COMPLETE = ("segmenter", "method")  # nothing is left to go on with
+COMPLETE = ("segmenter", "method", "splits")  # nothing is left to go on with
 
 
 def check_in(*places: Path | None) -> None:
@@ -78,5 +78,6 @@ def _called(kind: str) -> str:
         "segmenter": "a model",
         "method": "a taught model",
         "predictions": "predictions",
+        "splits": "lists of stages",
     }
     return names.get(kind, f"a {kind}")

@@ -160,8 +160,8 @@ def image_to_tensor(image: Image.Image, *, name: str) -> Tensor:
     return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
 
 
-def read_image(path: Path | str) -> Tensor:
-    """A picture file as uint8 [3, H, W], turned upright as its EXIF data say.
+def read_image(path: Path | str, *, upright: bool = True) -> Tensor:
+    """A picture file as uint8 [3, H, W], turned upright as its EXIF data say unless `upright` is false.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -172,7 +172,7 @@ def read_image(path: Path | str) -> Tensor:
     path = Path(path)
     with _opened(path) as image:
         image.load()
-        turn = _TURNS.get(_orientation(image))
+        turn = _TURNS.get(_orientation(image)) if upright else None
         return image_to_tensor(image if turn is None else image.transpose(turn), name=str(path))
 
 
