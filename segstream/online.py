@@ -13,6 +13,7 @@ from segstream.data import Stream, TestSet
 from segstream.engine import StageEnd
 from segstream.engine import run as run_engine
 from segstream.functional.scores import Scores
+from segstream.live import Live
 from segstream.method import Method, load
 from segstream.pictures import most_telling, write_stage
 from segstream.runs import Run
@@ -75,8 +76,13 @@ class OnlineRun:
     def go(self) -> dict[str, Any]:
         """To the end; returns the summary."""
         started = time.perf_counter()
+        told = self.method.settings()
+        live = Live(
+            self.run.folder, self.run.events(), method=self.method.name, view=told.get("view"), seed=told.get("seed")
+        )
+        self.run.listener = live.add
         if self.scored < 0:
-            self.run.event("start", method=self.method.name, settings=self.method.settings())
+            self.run.event("start", method=self.method.name, settings=told)
             self._score(0)
             self._checkpoint()
         saved = time.perf_counter()

@@ -4,13 +4,14 @@ segstream.json  marks the folder as ours          config.toml   the resolved rec
 about.json      versions, devices, method, seed   events.jsonl  one line for each thing that happened
 state/          the method's checkpoint           predictions/  pictures for the report
 summary.json    the scores, when it has ended
+scores.csv, updates.csv, events.out.tfevents.*   what `live` makes of the events while they come
 """
 
 from __future__ import annotations
 
 import shutil
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,8 @@ class Run:
     >>> run.last_position, run.finished
     (2, False)
     """
+
+    listener: Callable[[Mapping[str, Any]], None] | None = None  # is told of every event, once it is in the record
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
@@ -168,6 +171,8 @@ class Run:
     def event(self, kind: str, **data: Any) -> None:
         """Adds one line to the record."""
         append_json_line(self._events, {"event": kind, **data})
+        if self.listener is not None:
+            self.listener({"event": kind, **data})
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
         """What happened so far, all of it or of one kind. A line that is just being written is left out."""

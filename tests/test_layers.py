@@ -34,7 +34,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("method",),
     ("methods", "offline"),
     ("engine", "evaluate", TOGETHER),
-    ("checks", "runs", "about", "pictures", "photos"),
+    ("checks", "runs", "live", "about", "pictures", "photos"),
     ("online", "lesson", "opening"),
     ("trained",),
     ("experiment", "teach"),
@@ -45,7 +45,19 @@ LAYERS: list[tuple[str, ...]] = [
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names if name != TOGETHER}
 
-WITHOUT_TORCH = {"classes", "atomic", "storage", "schema", "sections", "plugins", "config", "logs", "runs", "report"}
+WITHOUT_TORCH = {
+    "classes",
+    "atomic",
+    "storage",
+    "schema",
+    "sections",
+    "plugins",
+    "config",
+    "logs",
+    "runs",
+    "live",
+    "report",
+}
 LATE_IMPORTS = {"cli", "plugins", "__init__"}  # whose functions may import; elsewhere just what is optional or slow:
 LATE_MODULES = {"segstream.functional.objective_quad"}  # it imports Numba, which serves on first use
 # Numba's cache on disk watches the age of one file only: machine code in two would go stale.

@@ -1,4 +1,4 @@
-"""segstream report: one page from run folders."""
+"""segstream report: one page from run folders, or from a comparison."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ from segstream.cli.shell import Shell, command
 EXAMPLES = """
 segstream report runs/camvid-6-1-em
 segstream report runs/camvid-6-1-em runs/camvid-6-1-er --out runs/compared
+segstream report runs/comparison
 """
 
 
 @command
 def report(
     shell: Shell,
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, or folders that hold some.")],
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run folders, folders that hold some, or one comparison.")
+    ],
     out: Annotated[
         Path | None,
         typer.Option("--out", metavar="DIR", help="Where the page goes.", show_default="the run, or above the runs"),
@@ -29,14 +32,23 @@ def report(
         str | None, typer.Option(metavar="TEXT", help="The page's title.", show_default="the runs' names")
     ] = None,
 ) -> None:
-    """Make a page from run folders.
+    """Make a page from run folders, or from the folder that `segstream compare` filled.
 
-    Writes report.html, which needs no other file, and scores.csv. Runs that are still going on are welcome.
+    Writes report.html, which needs no other file, and scores.csv; of a comparison also its tables as Markdown and
+    LaTeX. What is still going on is welcome.
     """
     check_in(*runs)
     shell.busy("drawing")
+    from segstream.report.grid import is_comparison
+    from segstream.report.grid_page import write_comparison
     from segstream.report.page import write_report
 
+    comparisons = [place for place in runs if is_comparison(place)]
+    if comparisons and len(runs) > 1:
+        raise ValueError(f"{comparisons[0]} is a comparison, which has a page of its own; give it alone.")
+    if comparisons:
+        shell.show(str(write_comparison(comparisons[0], out, title=title)))
+        return
     folders = [run for place in runs for run in _runs(place)]
     if out is None:
         out = folders[0] if len(folders) == 1 else Path(os.path.commonpath([f.resolve().parent for f in folders]))

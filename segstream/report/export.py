@@ -7,12 +7,11 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from segstream.live import SCORE_COLUMNS, score_lines
 from segstream.report.record import Record, same_classes
 from segstream.report.tables import bound_iou, summary
 
-__all__ = ["COLUMNS", "scores_csv"]
-
-COLUMNS = ("run", "method", "view", "seed", "stage", "measure", "class", "slot", "percent")
+__all__ = ["scores_csv"]
 
 
 def scores_csv(records: Sequence[Record], bound: Mapping[str, Any] | None = None) -> str:
@@ -23,7 +22,7 @@ def scores_csv(records: Sequence[Record], bound: Mapping[str, Any] | None = None
     """
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
-    table.writerow(COLUMNS)
+    table.writerow(SCORE_COLUMNS)
     for record in records:
         start = (record.label, record.method, record.settings.get("view"), record.about.get("seed"))
         table.writerows([*start, *line] for line in _lines(record))
@@ -42,10 +41,7 @@ def _lines(record: Record) -> Iterator[tuple[Any, ...]]:
     """stage, measure, class, slot, percent"""
     told = summary(record)
     for score in record.scores:
-        for slot, (name, iou) in enumerate(zip(score.names, score.iou, strict=True)):
-            yield score.stage, "iou", name, slot, iou
-        yield score.stage, "accuracy", None, None, score.accuracy
-        yield score.stage, "miou", None, None, told["miou"][score.stage]
+        yield from score_lines(score.stage, score.names, score.iou, score.accuracy, told["miou"][score.stage])
     yield None, "imiou", None, None, told["imiou"]
     yield None, "imiou_with_base", None, None, told["imiou_with_base"]
     yield None, "final", None, None, told["final"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,12 @@ from markupsafe import Markup
 
 from segstream import __version__
 from segstream.report import plots
+from segstream.report.course import course
 from segstream.report.export import scores_csv
 from segstream.report.facts import costs, differences, machine
 from segstream.report.headline import headline
 from segstream.report.pictures import gallery
-from segstream.report.record import Record, Update, labelled, read, same_classes
+from segstream.report.record import Record, labelled, read, same_classes
 from segstream.report.tables import class_means, class_rows, forgotten, score_table, text
 from segstream.report.theme import method_colors, svg
 from segstream.storage import write_text
@@ -89,7 +89,7 @@ def _page(
         "all_labels": [r.label for r in records],
         "labels": [r.label for r in alike],  # those whose classes and pictures can stand side by side
     }
-    context |= _scores(records, alike, bound, context["colors"]) | _course(alike) | _costs(records) | _facts(records)
+    context |= _scores(records, alike, bound, context["colors"]) | course(alike) | _costs(records) | _facts(records)
     context["gallery"] = gallery(alike)
     context["sections"] = [(id, name) for id, name, there in _sections(context) if there]
     return environment.get_template("report.html.j2").render(context)
@@ -116,7 +116,7 @@ def _scores(
     ranked = [r for r in alike if r.label in {row.label for row in table.rows if row.ranked}]
     rows = class_rows(ranked, bound)
     curves = plots.curves(scored, colors, bound) if any(r.last > 0 for r in scored) else None
-    lost = plots.forgetting(ranked, colors)
+    lost = plots.forgetting({r.label: forgotten(r) for r in ranked}, colors)
     width = len(table.columns) - 4
     groups = max((r.groups for r in alike), key=len, default=())
     lines = "; ".join(" ".join(row.texts()) for row in table.rows)
@@ -150,87 +150,6 @@ def _stage(group: Sequence[str]) -> dict[str, str]:
     named = ", ".join(group)
     short = named if len(group) <= 2 and len(named) <= 22 else group[0] if len(group) == 1 else f"{len(group)} classes"
     return {"short": short if group else "", "long": named}
-
-
-def _course(records: Sequence[Record]) -> dict[str, Any]:
-    """What happened between the scores: memory and, for methods that report them, confidences, draws, pseudo labels."""
-    memories: list[dict[str, Any]] = []
-    names = max((r.names[1:] for r in records), key=len, default=())
-    for record in records:
-        if any(record.memory.values()):
-            stages = sorted(record.memory)
-            rows = [
-                (name, [record.memory[t].get(name) for t in stages])
-                for name in [*names, *sorted({n for c in record.memory.values() for n in c} - set(names))]
-            ]
-            top = max((n for _, counts in rows for n in counts if n), default=1)
-            memories.append({"label": record.label, "stages": stages, "rows": rows, "top": top})
-    columns = max((len(m["stages"]) for m in memories), default=0)
-    return {"memories": memories, "memory_columns": columns, "histories": [h for r in records if (h := _history(r))]}
-
-
-@dataclass(frozen=True)
-class _Watched:
-    """One of the numbers that a method reports for each class at each update."""
-
-    title: str
-    say: str
-    values: Callable[[Update], Mapping[int, float]]
-    columns: int = 160
-    top: float | None = None
-
-
-def _drawn(update: Update) -> Mapping[int, float]:
-    """A class that was not drawn, where others were, was drawn 0 times."""
-    known = range(1, max([*update.confidence, *update.drawn], default=0) + 1)
-    return {slot: update.drawn.get(slot, 0) for slot in known} if update.drawn else {}
-
-
-_WATCHED = (
-    _Watched("Confidence", "E(c), from 0 (pale) to 1.", lambda u: u.confidence, top=1.0),
-    _Watched("Draws for replay", "Of each class; full colour: {top:.2g} an update.", _drawn, columns=40),
-    _Watched("Pseudo labels kept", "Share above the threshold; full colour: {top:.0%}.", lambda u: u.kept, columns=80),
-)
-
-
-def _history(record: Record) -> dict[str, Any] | None:
-    shown = []
-    for watched in _WATCHED:
-        history = plots.history(record, watched.values, columns=watched.columns, top=watched.top)
-        if history is not None:
-            picture = Markup(svg(history.drawing, description=_spoken(record, watched)))
-            say = watched.say.format(top=history.top)
-            shown.append({"title": watched.title, "say": say, "svg": picture})
-    if not shown:
-        return None
-    return {"label": record.label, "plots": shown, "say": _about_updates(record)}
-
-
-def _spoken(record: Record, watched: _Watched) -> str:
-    """The plot in words: what each class had on average over the last tenth of the updates."""
-    last = record.updates[-max(1, len(record.updates) // 10) :]
-    found: dict[int, list[float]] = {}
-    for update in last:
-        for slot, value in watched.values(update).items():
-            found.setdefault(slot, []).append(value)
-    names = record.names
-    told = [
-        f"{names[slot] if slot < len(names) else f'class {slot}'} {sum(v) / len(v):.2f}"
-        for slot, v in sorted(found.items())[:30]
-        if slot >= 1
-    ]
-    title = f"{record.label}: {watched.title.lower()}"
-    return f"{title}, by class, over {len(record.updates)} updates. At the end: {', '.join(told)}."
-
-
-def _about_updates(record: Record) -> str:
-    """How to read the three plots, and the share of draws that new classes had."""
-    said = "Rows are classes, columns updates in order; lines mark where a stage begins and which classes it brought."
-    shares = [u.new_share for u in record.updates if u.new_share is not None and u.stage > 0]
-    if shares:
-        share = text(100 * sum(shares) / len(shares), 0)
-        said += f" On average {share} % of the draws went to classes of the newest stage."
-    return said
 
 
 def _costs(records: Sequence[Record]) -> dict[str, Any]:

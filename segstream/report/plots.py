@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from segstream.report.record import Record, Update
-from segstream.report.tables import forgotten, summary, text
+from segstream.report.tables import summary, text
 from segstream.report.theme import GRID, HEAT, INK, MUTED, SURFACE, figure, house_style, series, spread
 
-__all__ = ["History", "curves", "forgetting", "history"]
+__all__ = ["Curve", "History", "curves", "draw_curves", "forgetting", "history"]
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "h", "p")  # a second sign beside the colour
 WIDTH = 520  # CSS pixels; a small window scales this by at most a third
@@ -27,27 +27,50 @@ NARROW = 330  # three abreast
 NAMED_ROWS = 36  # more classes than this are told by stage, not each by name
 
 
-@house_style()
+@dataclass(frozen=True)
+class Curve:
+    """mIoU by stage: `points` are (stage, value, half of its interval or None), `color` is the number of a series."""
+
+    label: str
+    color: int
+    points: Sequence[tuple[int, float, float | None]]
+
+    @property
+    def end(self) -> tuple[int, float]:
+        return self.points[-1][0], self.points[-1][1]
+
+
 def curves(records: Sequence[Record], colors: Mapping[str, int], bound: Mapping[str, Any] | None = None) -> Figure:
-    """mIoU after each stage, every curve labelled at its end."""
-    drawing, axes = figure(WIDTH, 340)
-    last = max(max(r.last for r in records), 1)
+    """mIoU after each stage of single runs, every curve labelled at its end."""
+    found = [
+        Curve(r.label, colors[r.label], [(t, v, None) for t, v in enumerate(summary(r)["miou"]) if v is not None])
+        for r in records
+    ]
+    return draw_curves(found, max(max(r.last for r in records), 1), bound)
+
+
+@house_style()
+def draw_curves(found: Sequence[Curve], last: int, bound: Mapping[str, Any] | None = None) -> Figure:
+    """Curves with the bands of their intervals, up to the stage `last`; each labelled at its end."""
+    found = [curve for curve in found if curve.points]
+    drawing, axes = figure(WIDTH, max(340, 140 + 34 * len(found)))
     right = _room(
-        [r.label + "(stage)" * (r.last < last) for r in records]
+        [c.label + "(stage)" * (c.end[0] < last) for c in found]
         + ([str(bound.get("label", "joint"))] if bound else []),
         54,
     )
     drawing.subplots_adjust(left=0.085, right=1 - right / WIDTH, top=0.96, bottom=0.14)
     ends: list[tuple[float, str, str]] = []
-    for record in records:
-        points = [(t, v) for t, v in enumerate(summary(record)["miou"]) if v is not None]
-        if not points:
-            continue
-        n = colors[record.label]
-        x, y = zip(*points, strict=True)
+    for curve in found:
+        n, x = curve.color, [t for t, _, _ in curve.points]
+        y = [v for _, v, _ in curve.points]
+        banded = [(t, v - h, v + h) for t, v, h in curve.points if h is not None]
+        if banded:
+            t, low, high = zip(*banded, strict=True)
+            axes.fill_between(t, low, high, color=series(n), alpha=0.16, lw=0, zorder=1)
         axes.plot(x, y, color=series(n), lw=2.2, marker=MARKERS[n], ms=6.5, mec=SURFACE, mew=1.2, clip_on=False)
         where = f" (stage {x[-1]})" if x[-1] < last else ""
-        ends.append((y[-1], f"{record.label}  {text(y[-1])}{where}", series(n)))
+        ends.append((y[-1], f"{curve.label}  {text(y[-1])}{where}", series(n)))
     if bound and bound.get("miou") is not None:
         axes.axhline(bound["miou"], color=MUTED, lw=1.4, ls=(0, (2, 3)), zorder=1)
         ends.append((bound["miou"], f"{bound.get('label', 'joint')}  {text(bound['miou'])}", MUTED))
@@ -55,7 +78,8 @@ def curves(records: Sequence[Record], colors: Mapping[str, int], bound: Mapping[
     _percent_axis(axes, top)
     axes.set_xlim(-0.3, last + 0.12)
     axes.set_xticks(range(last + 1), [("stage 0" if last < 8 else "0") if t == 0 else str(t) for t in range(last + 1)])
-    for (_, label, color), place in zip(ends, spread([e[0] for e in ends], top * 0.06, low=0, high=top), strict=True):
+    gap = top * 17 / (drawing.get_figheight() * 72 * 0.82)
+    for (_, label, color), place in zip(ends, spread([e[0] for e in ends], gap, low=0, high=top), strict=True):
         _end_label(axes, label, color, last + 0.12, place)
     return drawing
 
@@ -84,13 +108,12 @@ def _end_label(axes: Axes, label: str, color: str, x: float, y: float) -> None:
 
 
 @house_style()
-def forgetting(records: Sequence[Record], colors: Mapping[str, int]) -> Figure | None:
-    """Points that each old class lost against its best: a dot for a class, a bar for the mean."""
-    lost = {r.label: forgotten(r) for r in records}
-    shown = [r.label for r in records if lost[r.label]]
+def forgetting(lost: Mapping[str, Mapping[str, float]], colors: Mapping[str, int]) -> Figure | None:
+    """Points that each old class lost against its best, by name and class: a dot for a class, a bar for the mean."""
+    shown = [label for label in lost if lost[label]]
     if not shown:
         return None
-    height = 56 + 56 * len(shown)
+    height = 56 + (56 if len(shown) < 6 else 44) * len(shown)
     drawing, axes = figure(WIDTH, height)
     values = [v for label in shown for v in lost[label].values()]
     low, high = min(0.0, *values), max(10.0, *values)
