@@ -12,8 +12,12 @@ from segstream.classes import UNLABELED
 from segstream.memory import Memory
 from segstream.method import Method
 from segstream.methods.agem import AGEM
+from segstream.methods.coriseg import CoRiSeg
 from segstream.methods.em import EM
 from segstream.methods.er import ER
+from segstream.methods.icarl import ICaRL
+from segstream.methods.lwf import LwF
+from segstream.methods.mib import MiB
 from segstream.methods.mir import MIR
 from segstream.models import Segmenter
 from segstream.offline import Schedule, fit
@@ -29,9 +33,16 @@ def learn(fabric: Fabric) -> dict[str, torch.Tensor]:
         ("er", ER, {}),
         ("agem", AGEM, {"lr": 0.01}),  # at 0.05 it learns so wildly that rounding errors grow
         ("mir", MIR, {"candidates": 4}),
+        ("lwf", LwF, {"view": "background"}),
+        ("hard", LwF, {"form": "hard"}),
+        ("softmax", LwF, {"form": "softmax"}),
+        ("icarl", ICaRL, {}),
+        ("mib", MiB, {}),
+        ("coriseg", CoRiSeg, {"view": "background"}),
     ):
-        segmenter = Segmenter.create("tiny", weights=None, classes=["red"], seed=3)
-        policy = "class_balanced" if cls is EM else "reservoir"
+        head = "linear" if cls is MiB else "cosine"
+        segmenter = Segmenter.create("tiny", weights=None, classes=["red"], head=head, seed=3)
+        policy = "class_balanced" if cls is EM else cls.default_policy or ""
         method: Method = cls(
             segmenter, memory=Memory(capacity=5, policy=policy), fabric=fabric, **{"lr": 0.05, **settings}
         )

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 INTRODUCTION = """# Results
 
 Measurements of ours, newest first. Each names recipe, seeds, hardware, versions and date, and the command that made it;
-every number lies in a JSON file beside it in `results/`. Nothing here is copied from the paper, whose own
+every number lies in JSON files beside it in `results/`. Nothing here is copied from the paper, whose own
 tables have not been reproduced yet. Files are never edited later: a new measurement is a new file.
 """
 

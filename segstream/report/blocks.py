@@ -203,13 +203,15 @@ def _block(cells: Sequence[Cell], size: int, grid: Grid, roles: Mapping[tuple[st
     lines: dict[str, list[Cell]] = {}
     for cell in cells:
         lines.setdefault(cell.line, []).append(cell)
+    # Once all is done nothing is to come: a row that a call added to one recipe or size does not wait in the others.
+    coming = planned if grid.missing else {}
     made = [
-        _line(name, runs, roles.get((first.recipe, name), runs[0].role), planned.get(name))
+        _line(name, runs, roles.get((first.recipe, name), runs[0].role), coming.get(name))
         for name, runs in lines.items()
     ]
     made += [
         Line(name, name.split()[0], roles.get((first.recipe, name)) or row.role or _guess(name), planned=row.seeds)
-        for name, row in planned.items()
+        for name, row in coming.items()
         if name not in lines
     ]
     original = paper().scenario(first.recipe, first.config)

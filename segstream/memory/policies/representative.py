@@ -34,9 +34,7 @@ class Representative(Selection):
     ['b', 'c']
     """
 
-    def pick(
-        self, slot: int, rest: Sequence[Candidate], chosen: Sequence[Candidate], *, quota: int
-    ) -> Candidate:
+    def pick(self, slot: int, rest: Sequence[Candidate], chosen: Sequence[Candidate], *, quota: int) -> Candidate:
         everyone = sorted([*chosen, *rest], key=lambda one: _rank(one, slot))
         staying = {one.id for one in chosen}
         sure = [one for one in everyone[: 2 * quota] if one.id not in staying]  # never empty: fewer than q stay so far
