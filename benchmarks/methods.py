@@ -34,7 +34,7 @@ from segstream.method import Method, create
 
 REFERENCE = "finetune"
 WARM_UP = 2  # rounds that are not counted: caches, machine code, the choice of convolutions
-UPDATES = 3  # in the process that measures memory
+UPDATES = 2  # in the process that measures memory; the first makes the momentum
 
 
 def sample(number: int, size: int, slots: Sequence[int], *, rest: int, known: int) -> Sample:

@@ -247,6 +247,6 @@ def run(
     >>> small = ["data.train_size=40", "data.image_size=[32, 32]", "network.name=tiny"]
     >>> run(load_recipe("demo", small), method="emm", out=Path(tempfile.mkdtemp()))
     Traceback (most recent call last):
-    ValueError: There is no method 'emm'. Did you mean 'em'? Known: em, er, finetune.
+    ValueError: There is no method 'emm'. Did you mean 'em'? Known: ...
     """
     return Experiment(recipe, device=device, threads=threads, progress=progress).run(method, out, resume=resume)

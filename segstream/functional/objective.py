@@ -73,6 +73,11 @@ class Objective:
         >>> found.labelled.item(), found.latent.item(), found.kept.tolist()
         (1, 1, [0, 0])
         """
+        if not bool(torch.isfinite(loss)):
+            raise ValueError(
+                f"The loss is {float(loss)}: the weights hold NaN or have grown beyond all bounds, or an input did; "
+                "a lower learning rate may help."
+            )
         labelled, latent = (masks >= 0).sum().cpu(), (masks == UNLABELED).sum().cpu()
         none = torch.zeros(slots, dtype=torch.int64)
         return cls(loss, labelled, latent, labelled + latent, none, none, none.double(), none)
