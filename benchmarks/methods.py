@@ -129,7 +129,7 @@ def peak_apart(name: str, args: argparse.Namespace) -> int | None:
     options = {k: v for k, v in vars(args).items() if k not in ("methods", "out", "rounds", "peak_of")}
     words = [str(w) for k, v in options.items() for w in (f"--{k}", *(v if isinstance(v, list) else [v]))]
     command = [sys.executable, __file__, "--peak-of", name, *words]
-    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1048576", "MALLOC_TRIM_THRESHOLD_": "1048576"}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return int(done.stdout.splitlines()[-1])
 

@@ -11,7 +11,7 @@ from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from segstream import __version__
-from segstream.cli import check, classes, demo, fit, info, listing, predict, report, run, score, teach
+from segstream.cli import check, classes, compare, demo, fit, info, listing, predict, report, run, score, splits, teach
 from segstream.cli.shell import LOUDNESS, Loudness, Quiet, Verbose
 
 __all__ = ["build"]
@@ -26,7 +26,9 @@ COMMANDS: tuple[tuple[str, Any, str, str], ...] = (
     ("score", score.score, score.EXAMPLES, USE),
     ("classes", classes.classes, classes.EXAMPLES, USE),
     ("run", run.run, run.EXAMPLES, COMPARE),
+    ("compare", compare.compare, compare.EXAMPLES, COMPARE),
     ("report", report.report, report.EXAMPLES, COMPARE),
+    ("splits", splits.splits, splits.EXAMPLES, COMPARE),
     ("check", check.check, check.EXAMPLES, LOOK_UP),
     ("list", listing.listing, listing.EXAMPLES, LOOK_UP),
     ("info", info.info, info.EXAMPLES, LOOK_UP),
