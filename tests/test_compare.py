@@ -307,7 +307,7 @@ def test_a_search_keeps_to_its_budget_and_ends(axes: dict[str, list[int]], budge
     assert len(found) <= max(budget, 1)
     if len(everything) <= budget:
         assert len(found) == len(everything)
-    chosen = best(axes, start, budget, found)
+    chosen = best(axes, found)
     assert chosen is not None
     assert found[spelled(chosen)] == max(found.values())  # type: ignore[type-var]
     if len(everything) > budget:  # along the axes: every trial differs from an earlier one in one setting at most
@@ -327,8 +327,8 @@ def test_along_the_axes_the_best_is_carried_on() -> None:
     assert next_trials(axes, start, 3, found) == [{"lr": 0.01, "weight": 10}]
     found |= {spelled(then[0]): None, spelled(then[1]): 15.0}
     assert next_trials(axes, start, 4, found) == []
-    assert best(axes, start, 4, found) == {"lr": 0.01, "weight": 30}
-    assert best(axes, start, 4, dict.fromkeys(found)) is None
+    assert best(axes, found) == {"lr": 0.01, "weight": 30}
+    assert best(axes, dict.fromkeys(found)) is None
 
 
 def test_what_was_chosen_is_read_again(tmp_path: Path) -> None:

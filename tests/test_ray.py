@@ -101,13 +101,15 @@ def test_where_nothing_is_shared_the_base_is_brought_and_the_run_comes_home(
 
     trained, base = do("base", tmp_path / "one")
     assert trained["result"] is not None, trained
+    assert "base" in [m["progress"]["phase"] for m in said if "progress" in m]
+    said.clear()
     ended, run = do("cell", tmp_path / "two", lambda: base)
+    assert "base" not in [m["progress"]["phase"] for m in said if "progress" in m], "it was trained again"
     assert ended["away"]
     assert not (tmp_path / "out").exists()
     (kept,) = (path for path in (tmp_path / "two").iterdir() if path.name.startswith("base-"))
     assert storage.load_folder(kept).read("weights.safetensors") == base["files"]["weights.safetensors"]
     assert not list((tmp_path / "two" / "away").iterdir())
-    assert [m["progress"]["phase"] for m in said if "progress" in m].count("base") >= 1
     assert ended["result"]["scores"] == expected(tmp_path / "own", ("er", {}, 0))[0]
     assert ended["result"]["base"]["id"] == kept.name
     unpack(run, tmp_path / "home")

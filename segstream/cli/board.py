@@ -94,10 +94,11 @@ class Board:
         self._round, self._done = event, event.done
         self._forecast = Forecast(event.tasks)
         bases = sum(task.kind == "base" for task in event.tasks)
-        if self.mode != "off" and event.tasks:
+        if self.mode != "off":
             done = f", {event.done} of them done" if event.done else ""
             more = f"; {bases} {'bases' if bases > 1 else 'base'} to train first" if bases else ""
-            self._line(f"{event.cells} {event.name}{done}{more}")
+            many = f"{event.cells} {event.name}"
+            self._line(f"{many}{done}{more}" if event.tasks else f"{many}, all done")
         if self.mode == "bars" and event.tasks:
             self._bars = Progress(
                 TextColumn("{task.description}"),

@@ -196,7 +196,7 @@ class Comparison:
         self, cells: Mapping[str, Mapping[str, Cell]], scores: Mapping[str, Mapping[str, float | None]]
     ) -> None:
         assert self._trial_table is not None
-        found = {n: best(t["axes"], t["start"], t["budget"], scores[n]) for n, t in self.trials.items()}
+        found = {n: best(t["axes"], scores[n]) for n, t in self.trials.items()}
         self.chosen = {name: settings for name, settings in found.items() if settings is not None}
         # A method without a trial that came to its end has no settings: it is left out, the others go on.
         self.specs = tuple(s for s in self.specs if s.method == JOINT or s.method in self.chosen)

@@ -41,14 +41,22 @@ class Event:
 
 @dataclass(frozen=True)
 class Started(Event):
-    """A process works on it; `again`: one before was lost."""
+    """A process works on it; `again`: one before was lost.
+
+    >>> Started(Task("demo_er_0", "er, seed 0", "cell", job={})).again
+    False
+    """
 
     again: bool = False
 
 
 @dataclass(frozen=True)
 class Moved(Event):
-    """How far it is in what it is doing."""
+    """How far it is in what it is doing.
+
+    >>> Moved(Task("demo_er_0", "er, seed 0", "cell", job={}), "er, stage 1", 3, 40, "loss 1.2").phase
+    'er, stage 1'
+    """
 
     phase: str
     done: int
@@ -58,21 +66,35 @@ class Moved(Event):
 
 @dataclass(frozen=True)
 class Warned(Event):
-    """The library warned."""
+    """The library warned.
+
+    >>> Warned(Task("demo_er_0", "er, seed 0", "cell", job={}), "few exemplars").text
+    'few exemplars'
+    """
 
     text: str
 
 
 @dataclass(frozen=True)
 class Ended(Event):
-    """It is done."""
+    """It is done.
+
+    >>> Ended(Task("demo_er_0", "er, seed 0", "cell", job={}), {"id": "demo_er_0"}).result["id"]
+    'demo_er_0'
+    """
 
     result: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Failed(Event):
-    """It is not done, and why; `log`: the file that says more."""
+    """It is not done, and why; `log`: the file that says more.
+
+    bad_input  whether what was asked for is wrong, not the program;  trace: the end of the log
+
+    >>> Failed(Task("demo_er_0", "er, seed 0", "cell", job={}), "There is no picture.").sentence
+    'There is no picture.'
+    """
 
     sentence: str
     log: str = ""
@@ -82,7 +104,12 @@ class Failed(Event):
 
 @dataclass(frozen=True)
 class LeftOut(Event):
-    """It could not be begun, since what it needs has failed."""
+    """It could not be begun, since what it needs has failed.
+
+    >>> base = Task("base-0123", "base", "base", job={})
+    >>> LeftOut(Task("demo_er_0", "er, seed 0", "cell", job={}, needs=base.id), base).because.id
+    'base-0123'
+    """
 
     because: Task
 

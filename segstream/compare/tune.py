@@ -47,12 +47,10 @@ def next_trials(
     return []
 
 
-def best(
-    axes: Mapping[str, Sequence[Any]], start: Settings, budget: int, scores: Mapping[str, float | None]
-) -> dict[str, Any] | None:
+def best(axes: Mapping[str, Sequence[Any]], scores: Mapping[str, float | None]) -> dict[str, Any] | None:
     """The settings of the highest score, the first of equal ones; None where every trial failed.
 
-    >>> best({"lr": [0.001, 0.01]}, {"lr": 0.001}, 4, {'{"lr": 0.001}': 40.0, '{"lr": 0.01}': 45.0})
+    >>> best({"lr": [0.001, 0.01]}, {'{"lr": 0.001}': 40.0, '{"lr": 0.01}': 45.0})
     {'lr': 0.01}
     """
     tried = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
