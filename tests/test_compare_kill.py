@@ -16,6 +16,7 @@ from grids import cells, command, compare, environment, expected
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="SIGKILL, and /proc to look for what is left")
 
 ROWS = ("--methods", "em,er", "--other-view-seeds", "0", "--workers", "2")
+LINES = 15  # of the record of a run, which has some more
 ORPHANS_END_IN = 5.0  # seconds
 
 
@@ -40,14 +41,22 @@ def started(out: Path, since: float) -> int:
     return sum(log.stat().st_mtime >= since for log in out.glob("runs/*.log"))
 
 
-def kill_in(out: Path, cache: Path, *, begun: int, seconds: float) -> tuple[bool, int]:
-    """Starts the comparison, and kills it so many seconds after so many tasks were begun; whether it was still going,
-    and how many workers it left alone."""
+def recorded(out: Path, since: float) -> int:
+    """How many lines the longest record has that a worker has written to since then."""
+    records = [record for record in out.glob("runs/*/events.jsonl") if record.stat().st_mtime >= since]
+    return max((record.read_bytes().count(b"\n") for record in records), default=0)
+
+
+def kill_in(out: Path, cache: Path, moment: tuple[str, int, float]) -> tuple[bool, int]:
+    """Starts the comparison, and kills it so many seconds after so many tasks were begun, or lines were written in the
+    record of a run; whether it was still going, and how many workers it left alone."""
+    what, count, seconds = moment
     since = time.time()
     process = subprocess.Popen(
         command(out, *ROWS), env=environment(cache), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
-    while process.poll() is None and started(out, since) < begun:
+    seen = {"tasks": started, "lines": recorded}[what]
+    while process.poll() is None and seen(out, since) < count:
         time.sleep(0.02)
     try:
         process.wait(seconds)
@@ -63,7 +72,7 @@ def kill_in(out: Path, cache: Path, *, begun: int, seconds: float) -> tuple[bool
     return False, 0
 
 
-def ends_well(out: Path, cache: Path, wanted: list[Any], moments: list[tuple[int, float]]) -> None:
+def ends_well(out: Path, cache: Path, wanted: list[Any], moments: list[tuple[str, int, float]]) -> None:
     """Lets it end, and compares."""
     last = compare(out, *ROWS, cache=cache)
     assert last.returncode == 0, last.stderr
@@ -79,9 +88,10 @@ def test_killed_three_times_it_ends_as_if_it_had_not_been(tmp_path: Path) -> Non
     out, cache = tmp_path / "out", tmp_path / "cache"
     wanted = expected(tmp_path / "own", ("em", {}, 0), ("er", {}, 0))
     dice = random.Random()
-    moments = [(begun, dice.uniform(0.0, 3.0)) for begun in (0, 1, 2)]
-    for begun, seconds in moments:
-        kill_in(out, cache, begun=begun, seconds=seconds)
+    moments = [("tasks", dice.randint(0, 1), dice.uniform(0.0, 3.0))]
+    moments += [("lines", dice.randint(1, LINES), 0.0) for _ in range(2)]
+    for moment in moments:
+        kill_in(out, cache, moment)
     ends_well(out, cache, wanted, moments)
 
 
@@ -107,12 +117,15 @@ def test_killed_fifty_times_it_ends_as_if_it_had_not_been(tmp_path: Path) -> Non
     """Whenever it comes to its end before it is killed, it starts afresh."""
     wanted = expected(tmp_path / "own", ("em", {}, 0), ("er", {}, 0))
     dice = random.Random()
-    moments: list[tuple[int, float]] = []
+    moments: list[tuple[str, int, float]] = []
     whole = done = orphans = 0
     while done < 50:
         out, cache = tmp_path / f"out-{whole}", tmp_path / f"cache-{whole}"
-        moments.append((dice.randint(0, 2), dice.uniform(0.0, 4.0)))
-        killed, workers = kill_in(out, cache, begun=moments[-1][0], seconds=moments[-1][1])
+        if dice.random() < 0.5:
+            moments.append(("tasks", dice.randint(0, 2), dice.uniform(0.0, 4.0)))
+        else:
+            moments.append(("lines", dice.randint(1, LINES), dice.uniform(0.0, 0.3)))
+        killed, workers = kill_in(out, cache, moments[-1])
         done += killed
         orphans += workers
         if not killed or done == 50:

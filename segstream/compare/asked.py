@@ -53,8 +53,8 @@ def open_recipes(asked: Asked, specs: Sequence[Spec]) -> list[dict[str, Any]]:
     """For every recipe and size of the memory what planning needs to know.
 
     name      what cells are called after;  recipe: its name, whatever the size
-    variants  the recipe, resolved once for every set of changes that rows make;  plain: the same in its own size,
-              for rows that keep no memory, which are in the first table only
+    variants  the recipe, resolved once for every set of changes that rows make;  plain: the same in its own size, for
+              rows that keep no memory
 
     >>> asked = Asked(recipes=["demo"], methods="er", out=Path("x"), capacity=(50, 20))
     >>> [table["name"] for table in open_recipes(asked, [Spec("er")])]
@@ -73,7 +73,6 @@ def open_recipes(asked: Asked, specs: Sequence[Spec]) -> list[dict[str, Any]]:
                 {
                     "recipe": own.name,
                     "name": f"{own.name}+{size}" if other else own.name,
-                    "first": own.name not in {table["recipe"] for table in tables},
                     "plain": plain,
                     "variants": _variants(asked, source, specs, more),
                 }

@@ -20,6 +20,7 @@ def take() -> bytes:
         if not byte:
             os._exit(1)
         line += byte
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     return bytes(line)
 
 

@@ -108,9 +108,7 @@ def _recipe(table: Mapping[str, Any], overrides: Iterable[str], form: str = "var
 
 
 def _cells(row: Row, fact: Facts | None, table: Mapping[str, Any], bases: _Bases, *, vary_base: bool) -> Iterable[Cell]:
-    keeps = fact is not None and fact.memory
-    if not keeps and not table["first"]:
-        return  # without a memory its size does not matter
+    keeps = fact is not None and fact.memory  # without a memory its size does not matter: the same cells every time
     recipe = _recipe(table, row.overrides, "variants" if keeps else "plain")
     name = table["name"] if keeps else table["recipe"]
     for number in range(row.seeds):

@@ -87,13 +87,14 @@ class Splits:
 
     def part(self, name: str) -> Source:
         """The part of that name: "train", "val", "test" or "holdout"."""
-        parts = {"train": self.train, "val": self.val, "test": self.test, "holdout": self.holdout}
-        if name not in parts:
-            raise DataError(f"There is no split {name!r}; the splits are train, val, test and holdout.")
-        found = parts[name]
-        if found is None:
+        if name == "holdout" and self.holdout is None:
             raise DataError("Nothing is held back from the training list; set data.holdout to a share, such as 0.2.")
-        return found
+        parts = {"train": self.train, "val": self.val, "test": self.test}
+        parts |= {} if self.holdout is None else {"holdout": self.holdout}
+        if name not in parts:
+            *most, last = parts
+            raise DataError(f"There is no split {name!r}; the splits are {', '.join(most)} and {last}.")
+        return parts[name]
 
 
 def present_classes(mask: Tensor) -> frozenset[int]:
