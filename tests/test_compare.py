@@ -588,6 +588,18 @@ def test_a_comparison_is_tuned_first_and_the_choice_is_carried(tmp_path: Path) -
     assert not (out / "runs" / "tuning").exists() or not list((out / "runs" / "tuning").iterdir())
     again = go(asked)
     assert {event.task.kind for event in again if isinstance(event, Started)} == {"plan"}
+    foreseen = Comparison(asked)
+    with closing(foreseen.foresee(lambda logs: Here(cache))) as events:
+        assert len(list(events)) == 2, "two plans"
+    assert foreseen.states == {"demo_em_0": "done"}
+    assert foreseen.chosen == told["chosen"]
+    more = Asked(
+        recipes=["demo"], methods="em", out=out, cache=cache, changes=[*changes, "tune.lr=0.002,0.05,0.5"], tune=True
+    )
+    foreseen = Comparison(more)
+    with closing(foreseen.foresee(lambda logs: Here(cache))) as events:
+        assert len(list(events)) == 1, "what follows from a search that has not ended is not known"
+    assert foreseen.cells == []
 
 
 def test_two_at_once_in_one_folder_and_folders_of_others_are_refused(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ class Board:
         self._done = 0
         self._began: dict[str, float] = {}
         self._now: dict[str, str] = {}
+        self._labels: dict[str, str] = {}
         self._told: set[str] = set()
         self._spoke = clock()
 
@@ -80,6 +81,8 @@ class Board:
             self._start(event)
         elif isinstance(event, Moved):
             self._now[name] = f"{event.phase}: {event.done} of {event.total}"
+            if self._spinner is not None:
+                self._spinner.update(Text(f"opening the data, {self._now[name]}", style="dim"))
             if self._bars is not None and name in self._rows:
                 text = f"{event.phase}  {event.text}"
                 self._bars.update(self._rows[name], completed=event.done, total=event.total, text=text)
@@ -117,6 +120,7 @@ class Board:
         name = event.task.id
         self._began[name] = self._clock()
         self._now[name] = "getting ready"
+        self._labels[name] = event.task.label
         if event.again:
             self._once(f"{event.task.label}: its machine or its process was lost; it goes on elsewhere.")
         if self._bars is not None and name not in self._rows:
@@ -153,11 +157,8 @@ class Board:
             text = f"about {duration(left)} left" if left and left >= 1 else ""
             self._bars.update(self._whole, completed=self._done, text=text)
         elif self.mode == "lines" and self._now and self._clock() - self._spoke > QUIET_FOR:
-            at_work = "; ".join(f"{self._label(name)}, {now}" for name, now in self._now.items())
+            at_work = "; ".join(f"{self._labels[name]}, {now}" for name, now in self._now.items())
             self._line(f"at work: {at_work}{self._where()}")
-
-    def _label(self, name: str) -> str:
-        return next((task.label for task in self._round.tasks if task.id == name), name)
 
     def _once(self, text: str) -> None:
         if text not in self._told:

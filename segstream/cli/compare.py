@@ -252,27 +252,28 @@ class _Report:
 
 def _show_plan(shell: Shell, comparison: Comparison, backend_of: Callable[[Path], Backend], *, json: bool) -> None:
     shell.busy("opening the data")
-    with closing(comparison.plan(backend_of)) as events:
+    with closing(comparison.foresee(backend_of)) as events:
         for _ in events:
             pass
-    trials = [(cell["id"], cell["row"]) for search in comparison.trials.values() for cell in search["cells"]]
     cells = [{"id": cell.id, "row": cell.row, "state": comparison.states[cell.id]} for cell in comparison.cells]
     if json:
-        shell.show_json({"trials": [name for name, _ in trials], "cells": cells})
+        trials = {name: min(search["budget"], len(search["cells"])) for name, search in comparison.trials.items()}
+        shell.show_json({"trials": trials, "cells": cells})
         return
-    for name, search in comparison.trials.items():
-        axes = ", ".join(f"{key} {'|'.join(map(str, values))}" for key, values in search["axes"].items())
-        tried = min(search["budget"], len(search["cells"]))
-        shell.show(f"{name}: at most {tried} trials over {axes}")
-    if comparison.trials:
+    if not cells:
+        for name, search in comparison.trials.items():
+            axes = ", ".join(f"{key} {'|'.join(map(str, values))}" for key, values in search["axes"].items())
+            tried = min(search["budget"], len(search["cells"]))
+            shell.show(f"{name}: at most {tried} trials over {axes}")
         shell.show("The cells follow from what is chosen.")
         return
-    table = plain_table("cell", "row", "seed", "", right=(2,))
+    table = plain_table("cell", "seed", "", right=(1,))
     for cell in comparison.cells:
-        table.add_row(cell.id, cell.row, str(cell.seed), comparison.states[cell.id])
+        table.add_row(cell.id, str(cell.seed), comparison.states[cell.id])
     done = sum(state == "done" for state in comparison.states.values())
     bases = {cell.base.id for cell in comparison.cells if cell.base and comparison.states[cell.id] != "done"}
-    shell.show(table, "", f"{len(comparison.cells)} cells, {done} done; the rest starts from {len(bases)} bases.")
+    last = f"; the others start from {len(bases)} {'base' if len(bases) == 1 else 'bases'}" if bases else ""
+    shell.show(table, "", f"{len(cells)} cells, {done} done{last}.")
 
 
 def _show(shell: Shell, comparison: Comparison, *, json: bool) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -121,7 +121,19 @@ class Comparison:
         else:
             self.rows = list(answer["rows"])
             self.cells = [Cell.from_json(cell) for cell in answer["cells"]]
-            self.states = {c.id: state_of(c, self.asked.out, self.defaults.get(c.method, {})) for c in self.cells}
+            self.states = {cell.id: self._state(cell) for cell in self.cells}
+
+    def foresee(self, backend_of: BackendOf) -> Events:
+        """The plan, and where a search has ended before, the cells that follow from it. Writes nothing."""
+        yield from self.plan(backend_of)
+        if self.trials:
+            scores, wanted = self._standing(frozenset())
+            if not wanted:
+                self._choose(scores)
+                yield from self.plan(backend_of)
+
+    def _state(self, cell: Cell) -> State:
+        return state_of(cell, self.asked.out, self.defaults.get(cell.method, {}))
 
     @property
     def _cache(self) -> str | None:
@@ -177,44 +189,58 @@ class Comparison:
 
     def _tune(self, backend: Backend) -> Events:
         """Trials in rounds: what is tried next may depend on what was found; then chosen.toml."""
-        assert self._trial_table is not None
-        cells = {n: {spelled(c["given"]): Cell.from_json(c) for c in t["cells"]} for n, t in self.trials.items()}
-        scores: dict[str, Scores] = {name: {} for name in self.trials}
-        while True:
-            wanted = {n: next_trials(t["axes"], t["start"], t["budget"], scores[n]) for n, t in self.trials.items()}
-            asked = [(name, spelled(s)) for name, some in wanted.items() for s in some]
-            if not asked:
-                break
-            some = [cells[name][text] for name, text in asked]
-            open_cells = [c for c in some if state_of(c, self.asked.out, self.defaults[c.method]) != "done"]
-            yield from self._work("trials", some, open_cells, backend)
-            for name, text in asked:
-                scores[name][text] = _score(cells[name][text], self.asked.out)
-        self._choose(cells, scores)
+        tried: set[str] = set()
+        while wanted := self._standing(tried)[1]:
+            yield from self._work("trials", wanted, wanted, backend)
+            tried |= {cell.id for cell in wanted}
+        scores, _ = self._standing(tried)
+        self._choose(scores)
+        self._write_choice(scores)
 
-    def _choose(
-        self, cells: Mapping[str, Mapping[str, Cell]], scores: Mapping[str, Mapping[str, float | None]]
-    ) -> None:
+    def _standing(self, tried: Set[str]) -> tuple[dict[str, Scores], list[Cell]]:
+        """The scores of all trials that are done, or were tried in vain, and the trials to do next."""
+        scores: dict[str, Scores] = {name: {} for name in self.trials}
+        wanted: list[Cell] = []
+        for name, search in self.trials.items():
+            cells = self._trial_cells(name)
+            while some := next_trials(search["axes"], search["start"], search["budget"], scores[name]):
+                asked = [cells[spelled(settings)] for settings in some]
+                missing = [c for c in asked if c.id not in tried and self._state(c) != "done"]
+                if missing:
+                    wanted += missing
+                    break
+                scores[name] |= {spelled(cell.own): _score(cell, self.asked.out) for cell in asked}
+        return scores, wanted
+
+    def _trial_cells(self, name: str) -> dict[str, Cell]:
+        cells = (Cell.from_json(cell) for cell in self.trials[name]["cells"])
+        return {spelled(cell.own): cell for cell in cells}
+
+    def _choose(self, scores: Mapping[str, Scores]) -> None:
         assert self._trial_table is not None
-        found = {n: best(t["axes"], scores[n]) for n, t in self.trials.items()}
+        found = {name: best(search["axes"], scores[name]) for name, search in self.trials.items()}
         self.chosen = {name: settings for name, settings in found.items() if settings is not None}
         # A method without a trial that came to its end has no settings: it is left out, the others go on.
         self.specs = tuple(s for s in self.specs if s.method == JOINT or s.method in self.chosen)
         if not self.specs:
             raise StateError(f"No trial came to its end; see the logs in {self.asked.out / 'runs'}.")
-        trials = [
-            {"method": name, "settings": json.loads(text), "imiou": score, "id": cells[name][text].id}
-            for name, some in scores.items()
-            for text, score in some.items()
-        ]
         recipe, split = self._trial_table["recipe"], self._trial_table["split"]
         self.tuned = {"recipe": recipe, "split": split, "file": "chosen.toml"}
+
+    def _write_choice(self, scores: Mapping[str, Scores]) -> None:
+        assert self.tuned is not None
+        out, recipe, split = self.asked.out, self.tuned["recipe"], self.tuned["split"]
+        trials = []
+        for name, some in scores.items():
+            cells = self._trial_cells(name)
+            for text, score in some.items():
+                trials.append({"method": name, "settings": json.loads(text), "imiou": score, "id": cells[text].id})
+            for cell in cells.values():
+                shutil.rmtree(cell.run_folder(out), ignore_errors=True)
         told = {"format": 1, "recipe": recipe, "split": split, "trials": trials, "chosen": self.chosen}
-        storage.write_json(self.asked.out / "tuning.json", told)
+        storage.write_json(out / "tuning.json", told)
         text = chosen_text(self.chosen, trials, where=f"{recipe}, split {split}")
-        storage.write_text(self.asked.out / "chosen.toml", text)
-        for cell in (c for some in cells.values() for c in some.values()):
-            shutil.rmtree(cell.run_folder(self.asked.out), ignore_errors=True)
+        storage.write_text(out / "chosen.toml", text)
 
     # ---- the plan's file
 
