@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
-from torch.nn import functional
 
 from segstream.classes import VOID, ClassTable
 from segstream.collate import collate
 from segstream.functional.label_space import impossible
+from segstream.functional.nearest_mean import class_sums
 from segstream.functional.objective import Objective, em_objective
 from segstream.memory import Drawn, Evidence
 from segstream.models import Segmenter
@@ -196,14 +196,9 @@ def class_means(features: Tensor, masks: Tensor, slots: Sequence[int]) -> dict[i
     >>> class_means(features, torch.tensor([[[1, 0]]]), [1, 2])[1].tolist()
     [0.6000000238418579, 0.800000011920929]
     """
-    directions = functional.normalize(features, dim=1)
-    size = (features.shape[-2], features.shape[-1])
-    means = {}
-    for slot in slots:
-        share = functional.adaptive_avg_pool2d((masks == slot).to(features)[:, None], size)  # B 1 h w
-        if bool(share.any()):
-            means[slot] = (directions * share).sum((0, 2, 3)) / share.sum()
-    return means
+    sums = class_sums(features, masks, slots=max(int(masks.max()), *slots, 0) + 1)
+    pixels = {slot: int((masks == slot).sum()) for slot in slots}
+    return {slot: sums[slot] / count for slot, count in pixels.items() if count}
 
 
 def packed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
