@@ -76,7 +76,9 @@ class Here:
 
 def command(out: Path, *words: str) -> list[str]:
     sets = [word for change in SMALL for word in ("--set", change)]
-    start = "import sys; from segstream.cli import main; sys.exit(main())"
+    # A shell starts what it puts into the background with interrupts ignored, and that is inherited.
+    start = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    start += "from segstream.cli import main; sys.exit(main())"
     return [sys.executable, "-c", start, "compare", "demo", *sets, "--out", str(out), *words]
 
 
